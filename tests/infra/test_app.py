@@ -25,14 +25,6 @@ def templates(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_no_template_allows_a_wildcard_of_actions_on_everything(outdir: Path) -> None:
-    assert {name: wildcards(template) for name, template in templates(outdir).items()} == {
-        "PolarisDelegation-prod-Data.template.json": (),
-        "PolarisDelegation-prod-Network.template.json": (),
-        "PolarisDelegation-prod-Service.template.json": (),
-    }
-
-
 def test_localstacks_list_has_a_value_for_every_reference_to_what_it_takes_out(outdir: Path) -> None:
     found = templates(outdir).values()
     require_used(REPLACED, found)

@@ -17,12 +17,6 @@ def tables(data: Any) -> dict[str, dict[str, Any]]:
     return by_key
 
 
-@pytest.mark.parametrize("kind", [TABLE, "AWS::S3::Bucket", "AWS::KMS::Key", "AWS::SecretsManager::Secret"])
-def test_resources_with_data_outlive_the_stack_unless_its_first_creation_fails(data: Any, kind: str) -> None:
-    for body in data.resources(kind).values():
-        assert (body["DeletionPolicy"], body["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-
-
 def test_the_stack_refuses_termination(data: Any) -> None:
     assert data.stack.termination_protection
 

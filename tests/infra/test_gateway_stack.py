@@ -21,14 +21,8 @@ from tests.unit.edge.trust.pki import authority, pem
 
 
 @pytest.fixture(scope="module")
-def stacks(everything: dict[str, SynthesizedStack]) -> dict[str, SynthesizedStack]:
-    """The app with the gateway, and whatever else is off by default."""
-    return everything
-
-
-@pytest.fixture(scope="module")
-def gateway(stacks: dict[str, SynthesizedStack]) -> SynthesizedStack:
-    return stacks["gateway"]
+def gateway(everything: dict[str, SynthesizedStack]) -> SynthesizedStack:
+    return everything["gateway"]
 
 
 def test_it_is_off_by_default_and_its_table_is_there_for_when_it_is_switched_on_again(
@@ -40,8 +34,8 @@ def test_it_is_off_by_default_and_its_table_is_there_for_when_it_is_switched_on_
     assert exported.count(table) == 2
 
 
-def test_no_template_allows_a_wildcard_of_actions_on_everything(stacks: dict[str, SynthesizedStack]) -> None:
-    assert [wildcards(stack.document) for stack in stacks.values()] == [(), (), (), ()]
+def test_no_template_allows_a_wildcard_of_actions_on_everything(everything: dict[str, SynthesizedStack]) -> None:
+    assert [wildcards(stack.document) for stack in everything.values()] == [(), (), (), ()]
 
 
 def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -> None:
@@ -76,27 +70,8 @@ def test_what_cdk_json_has_is_what_the_function_does_without_a_setting(monkeypat
     assert settings.gateway_purge_requests == read.purge_requests
 
 
-def statements(stack: SynthesizedStack) -> list[dict[str, Any]]:
-    (role,) = stack.resources("AWS::IAM::Role").values()
-    return [each for policy in role["Properties"]["Policies"] for each in policy["PolicyDocument"]["Statement"]]
-
-
-def test_its_role_may_only_what_drops_and_keys_need(gateway: SynthesizedStack) -> None:
-    listed = [each["Action"] for each in statements(gateway)]
-    services = {action for each in listed for action in ([each] if isinstance(each, str) else each)}
-    assert not {action for action in services if action.startswith(("emr", "states", "iam", "kms:Create"))}
-    assert not services & {"dynamodb:Scan", "dynamodb:DeleteTable", "s3:DeleteObject"}
-    tombstones = [each for each in statements(gateway) if "Tombstones" in json.dumps(each["Resource"])]
-    actions = {action for each in tombstones for action in [*each["Action"]] if isinstance(each["Action"], list)}
-    assert actions | {each["Action"] for each in tombstones if isinstance(each["Action"], str)} >= {
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "dynamodb:Query",
-    }
-
-
-def test_only_functions_that_purge_or_restore_know_the_tombstones(stacks: dict[str, SynthesizedStack]) -> None:
-    service = stacks["service"]
+def test_only_functions_that_purge_or_restore_know_the_tombstones(everything: dict[str, SynthesizedStack]) -> None:
+    service = everything["service"]
     roles, knowing = service.resources("AWS::IAM::Role"), {}
     for body in service.resources("AWS::Lambda::Function").values():
         function = body["Properties"]
@@ -109,11 +84,11 @@ def test_only_functions_that_purge_or_restore_know_the_tombstones(stacks: dict[s
 
 
 def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
-    stacks: dict[str, SynthesizedStack],
+    everything: dict[str, SynthesizedStack],
 ) -> None:
     (table,) = [
         body
-        for body in stacks["data"].resources("AWS::DynamoDB::Table").values()
+        for body in everything["data"].resources("AWS::DynamoDB::Table").values()
         if body["Properties"]["KeySchema"][0]["AttributeName"] == "table_key"
     ]
     assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("RetainExceptOnCreate", True)
@@ -188,10 +163,10 @@ def test_its_variables_fit_into_the_quota_of_lambda() -> None:
     assert sum(len(name) + len(value) for name, value in text.items()) < 4096
 
 
-def test_the_doctor_finds_the_parts_by_their_names_and_types(stacks: dict[str, SynthesizedStack]) -> None:
-    tables = stacks["data"].resources("AWS::DynamoDB::Table")
+def test_the_doctor_finds_the_parts_by_their_names_and_types(everything: dict[str, SynthesizedStack]) -> None:
+    tables = everything["data"].resources("AWS::DynamoDB::Table")
     assert len([name for name in tables if name.startswith(TOMBSTONES)]) == 1
     for kind, number in (("AWS::ApiGateway::RestApi", 1), ("AWS::CloudWatch::Alarm", 2), ("AWS::Lambda::Function", 1)):
-        assert len(stacks["gateway"].resources(kind)) == number
-    [api] = stacks["gateway"].resources("AWS::ApiGateway::RestApi").values()
+        assert len(everything["gateway"].resources(kind)) == number
+    [api] = everything["gateway"].resources("AWS::ApiGateway::RestApi").values()
     assert GATEWAY_ENDPOINT in json.dumps(api["Properties"]["Policy"])

@@ -11,18 +11,6 @@ from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.environment.resources import environment
 
 DEPLOYED = deployed_functions(default_properties())
-_COMMON = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-_TASKS = {
-    "dynamodb:GetItem",
-    "dynamodb:PutItem",
-    "kms:Decrypt",
-    "kms:DescribeKey",
-    "kms:Encrypt",
-    "kms:GenerateDataKey",
-}
-_PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
-_POLARIS = {"secretsmanager:GetSecretValue"}
-_REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"}
 _INTERFACES = {
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -32,50 +20,6 @@ _INTERFACES = {
     "ec2:UnassignPrivateIpAddresses",
 }
 IN_VPC = ("api", "authorizer", "prepare", "run_inline")
-_END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
-ACTIONS = {
-    "api": _TASKS
-    | _PLANS
-    | _POLARIS
-    | _REFERENCES
-    | {"dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "sqs:SendMessage"},
-    "authorizer": {"s3:GetObject"},
-    "dispatcher": _TASKS
-    | {
-        "dynamodb:Query",
-        "states:StartExecution",
-        "sqs:ReceiveMessage",
-        "sqs:DeleteMessage",
-        "sqs:ChangeMessageVisibility",
-        "sqs:GetQueueAttributes",
-    },
-    "sweeper": _TASKS | _END_JOBS | {"dynamodb:Query", "sqs:SendMessage"},
-    "acquire": _TASKS,
-    "prepare": _TASKS | _POLARIS | _REFERENCES | {"s3:GetObject", "s3:ListBucket"},
-    "run_inline": _TASKS
-    | _PLANS
-    | _POLARIS
-    | _REFERENCES
-    | {
-        "dynamodb:BatchGetItem",
-        "dynamodb:ConditionCheckItem",
-        "dynamodb:DeleteItem",
-        "dynamodb:Query",
-        "dynamodb:Scan",
-    },
-    "start_job": _TASKS
-    | {
-        "emr-serverless:StartJobRun",
-        "emr-serverless:GetApplication",
-        "emr-serverless:ListJobRuns",
-        "emr-serverless:GetJobRun",
-        "emr-serverless:CancelJobRun",
-        "iam:PassRole",
-    },
-    "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
-    "complete": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
-    "make_due": _TASKS | _END_JOBS,
-}
 
 
 def function(service: Any, name: str) -> dict[str, Any]:
@@ -107,7 +51,7 @@ def test_removals_of_orphan_files_may_assume_exactly_the_operators_roles(everyth
 
     deployed = everything["service"]
     assert assumed(deployed, "run_inline") == ["arn:aws:iam::123456789012:role/lake/quarantine"]
-    assert not any(assumed(deployed, name) for name in ACTIONS.keys() - {"run_inline"})
+    assert not any(assumed(deployed, name) for name in DEPLOYED.keys() - {"run_inline"})
     assert assumed(service, "run_inline") == []
     (endpoint,) = [
         one["Properties"]
@@ -127,25 +71,6 @@ def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, 
     assert properties["EphemeralStorage"] == {"Size": FUNCTIONS[name].disk_mb}
     expected = deployment.service.resolve(environment(name, deployment.service.resources))
     assert properties["Environment"]["Variables"] == expected
-
-
-@pytest.mark.parametrize("name", DEPLOYED)
-def test_a_role_allows_exactly_the_actions_of_its_function(service: Any, name: str) -> None:
-    allowed = [one for one in statements(service, name) if one["Effect"] == "Allow"]
-    expected = ACTIONS[name] | _COMMON | (_INTERFACES if name in IN_VPC else set())
-    assert {action for statement in allowed for action in listed(statement["Action"])} == expected
-
-
-@pytest.mark.parametrize("name", DEPLOYED)
-def test_only_tracing_and_the_interfaces_of_a_vpc_are_allowed_on_all_resources(service: Any, name: str) -> None:
-    everywhere = {
-        action
-        for statement in statements(service, name)
-        if "*" in listed(statement["Resource"]) and statement["Effect"] == "Allow"
-        for action in listed(statement["Action"])
-    }
-    tracing = {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
-    assert everywhere == tracing | (_INTERFACES if name in IN_VPC else set())
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
@@ -169,13 +94,6 @@ def test_the_functions_that_call_polaris_and_the_authorizer_run_in_the_vpc(servi
 def test_no_two_functions_share_a_role(service: Any) -> None:
     roles = [function(service, name)["Role"]["Fn::GetAtt"][0] for name in DEPLOYED]
     assert len(set(roles)) == len(DEPLOYED)
-
-
-@pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"authorizer", "dispatcher"}))
-def test_the_key_is_used_only_through_the_services_of_its_data(service: Any, name: str) -> None:
-    uses = [statement for statement in statements(service, name) if listed(statement["Action"])[0].startswith("kms:")]
-    assert uses
-    assert all("kms:ViaService" in statement["Condition"]["StringEquals"] for statement in uses)
 
 
 def test_only_the_job_role_is_passed_and_only_to_emr_serverless(service: Any) -> None:
@@ -211,11 +129,6 @@ def test_a_log_has_the_retention_of_the_settings(service: Any, name: str) -> Non
     assert log["DeletionPolicy"] == "RetainExceptOnCreate"
     assert properties["LoggingConfig"]["LogFormat"] == "JSON"
     assert properties["TracingConfig"] == {"Mode": "Active"}
-
-
-def test_every_log_expires(service: Any) -> None:
-    for name, log in service.resources("AWS::Logs::LogGroup").items():
-        assert log["Properties"].get("RetentionInDays") == 90, name
 
 
 def test_a_failed_sweep_is_not_retried(service: Any) -> None:

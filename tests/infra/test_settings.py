@@ -81,10 +81,7 @@ def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> No
         ({"delegation:alarm-topic-arn": "arn:foo"}, "alarm_topic_arn"),
         ({"delegation:alarm-topic-arn": "arn:aws:sqs:eu-central-1:123456789012:queue"}, "alarm_topic_arn"),
         ({"delegation:reserved-concurrency": "notifier=5"}, "delegation:reserved-concurrency names notifier"),
-        (
-            {"delegation:properties": {"delegation.purge.outside": "anywhere"}},
-            "delegation.purge.outside",
-        ),
+        ({"delegation:properties": {"delegation.purge.outside": "anywhere"}}, "delegation.purge.outside"),
         ({"delegation:properties": {"delegation.retry.typo": "1"}}, "delegation.retry.typo"),
     ],
 )

@@ -13,14 +13,7 @@ from delegation.cli.deployment.deploying import Risk, dangers_of
 from tests.effort import sampled
 from tests.infra.deploying import table
 from tests.infra.deploying.table import LETTERS, deployed_id
-from tests.infra.deploying.templates import (
-    FORMER,
-    RECORDED,
-    SETTINGS,
-    imports_in,
-    skeleton,
-    synthesized,
-)
+from tests.infra.deploying.templates import FORMER, RECORDED, SETTINGS, imports_in, skeleton, synthesized
 
 KEY = {(Risk.REMOVED, "AWS::KMS::Key"), (Risk.EXPORT_IN_USE, None)}
 APPLICATION = {(Risk.APPLICATION_LEFT, "AWS::EMRServerless::Application")}

@@ -170,64 +170,40 @@ DRIVERS = [
     DeployedDrivers.by_a_job,
     DeployedDrivers.by_a_job_of_a_worker,
 ]
+FAILURES = {
+    "CORRUPT_MANIFEST": (DeployedDrivers.corrupt_manifest, Status.FAILURE, "TasksFailed"),
+    "FILES_NOT_DELETED": (DeployedDrivers.half_deleted, Status.FAILURE, "TablesPartlyDeleted"),
+    "NEIGHBOUR_UNREADABLE": (DeployedDrivers.unreadable_neighbour, Status.RETRY_SCHEDULED, "PurgesHeld"),
+    "TOMBSTONE_REFUSED": (DeployedDrivers.refused_drop, Status.FAILURE, "TombstonesFailed"),
+}
 
 
 @pytest.mark.parametrize("drive", DRIVERS)
-def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
-    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
+@pytest.mark.parametrize("code", FAILURES)
+def test_work_that_fails_raises_its_alarm_once(
+    code: str,
+    drive: Callable[[DeployedDrivers, str], None],
+    site: DeployedDrivers,
+    watched: WatchedTemplate,
+    capsys: Printed,
 ) -> None:
-    task_id = site.corrupt_manifest()
+    fail, status, alarm = FAILURES[code]
+    task_id = fail(site)
     drive(site, task_id)
     task = site.tasks.reads.get(task_id)
-    assert (task.status, task.error_code) == (Status.FAILURE, "CORRUPT_MANIFEST")
+    assert (task.status, task.error_code) == (status, code)
     printed = capsys.readouterr().out
-    assert '"code":"CORRUPT_MANIFEST"' in printed
-    assert watched["TasksFailed"].values_in(printed) == [1]
-    assert watched["TasksFailed"].is_raised_by([1])
-    assert not watched["TablesPartlyDeleted"].values_in(printed)
-
-
-@pytest.mark.parametrize("drive", DRIVERS)
-def test_a_half_deleted_table_raises_its_alarm_once(
-    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
-) -> None:
-    task_id = site.half_deleted()
-    drive(site, task_id)
-    task = site.tasks.reads.get(task_id)
-    assert (task.status, task.error_code) == (Status.FAILURE, "FILES_NOT_DELETED")
-    values = watched["TablesPartlyDeleted"].values_in(capsys.readouterr().out)
-    assert values == [1]
-    assert watched["TablesPartlyDeleted"].is_raised_by(values)
-
-
-@pytest.mark.parametrize("drive", DRIVERS)
-def test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it(
-    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
-) -> None:
-    task_id = site.unreadable_neighbour()
-    drive(site, task_id)
-    task = site.tasks.reads.get(task_id)
-    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
-    printed = capsys.readouterr().out
-    assert '"table":"cat.ns.hidden"' in printed
-    assert watched["PurgesHeld"].values_in(printed) == [1]
-    assert watched["PurgesHeld"].is_raised_by([1])
-
-
-@pytest.mark.parametrize("drive", DRIVERS)
-def test_a_failed_drop_raises_its_alarm_once(
-    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
-) -> None:
-    task_id = site.refused_drop()
-    drive(site, task_id)
-    task = site.tasks.reads.get(task_id)
-    assert (task.status, task.error_code) == (Status.FAILURE, "TOMBSTONE_REFUSED")
-    record = site.records.get(site.tombstone_id)
-    assert record is not None
-    assert record.state is TombstoneState.FAILED
-    values = watched["TombstonesFailed"].values_in(capsys.readouterr().out)
-    assert values == [1]
-    assert watched["TombstonesFailed"].is_raised_by(values)
+    assert watched[alarm].values_in(printed) == [1]
+    assert watched[alarm].is_raised_by([1])
+    assert bool(watched["TablesPartlyDeleted"].values_in(printed)) is (code == "FILES_NOT_DELETED")
+    if code == "CORRUPT_MANIFEST":
+        assert '"code":"CORRUPT_MANIFEST"' in printed
+    if code == "NEIGHBOUR_UNREADABLE":
+        assert '"table":"cat.ns.hidden"' in printed
+    if code == "TOMBSTONE_REFUSED":
+        record = site.records.get(site.tombstone_id)
+        assert record is not None
+        assert record.state is TombstoneState.FAILED
 
 
 class Refusing:

@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -28,10 +28,10 @@ ProxyWriter = Callable[[Path, int, int, int], list[str]]
 
 
 @contextmanager
-def upstream(name: str) -> Iterator[int]:
-    """A server that answers with its name and what it was sent."""
+def serving(answer: Callable[[BaseHTTPRequestHandler, str], tuple[int, dict[str, str], str]]) -> Iterator[int]:
+    """A server that answers each request, whose target is read as it was sent, with its body."""
 
-    class SeenRequest(BaseHTTPRequestHandler):
+    class Request(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def handle_one_request(self) -> None:
@@ -40,11 +40,11 @@ def upstream(name: str) -> Iterator[int]:
                 self.close_connection = True
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-            seen = {"name": name, "target": self.path, "headers": dict(self.headers), "body": body}
-            data = json.dumps(seen).encode()
-            self.send_response(200)
-            self.send_header("X-Seen", json.dumps(seen))
-            self.send_header("Content-Length", str(len(data)))
+            status, headers, text = answer(self, body)
+            self.send_response(status)
+            data = text.encode()
+            for name, value in {**headers, "Content-Length": str(len(data))}.items():
+                self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(data)
@@ -52,11 +52,21 @@ def upstream(name: str) -> Iterator[int]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
             """Print nothing."""
 
-    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), SeenRequest)).start()
+    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Request)).start()
     try:
         yield int(server.url.rpartition(":")[2])
     finally:
         server.stop()
+
+
+def upstream(name: str) -> AbstractContextManager[int]:
+    """A server that answers with its name and what it was sent."""
+
+    def answer(request: BaseHTTPRequestHandler, body: str) -> tuple[int, dict[str, str], str]:
+        seen = json.dumps({"name": name, "target": request.path, "headers": dict(request.headers), "body": body})
+        return 200, {"X-Seen": seen}, seen
+
+    return serving(answer)
 
 
 def program(name: str) -> str:
@@ -95,35 +105,16 @@ def write_envoy(folder: Path, port: int, polaris: int, gateway: int) -> list[str
     return [program("envoy"), "-c", str(path), "--concurrency", "1", "--log-level", "error", "--disable-hot-restart"]
 
 
-@contextmanager
-def gateway_server(gateway: SpelledGateway) -> Iterator[int]:
+def gateway_server(gateway: SpelledGateway) -> AbstractContextManager[int]:
     """The gateway itself as what the proxy leads to; API Gateway hands it the path as it was received."""
 
-    class GatewayRequest(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: BaseHTTPRequestHandler, _body: str) -> tuple[int, dict[str, str], str]:
+        headers = {name: value for name, value in request.headers.items() if name.lower() != "connection"}
+        target = request.raw_requestline.decode("latin-1").split(" ")[1]
+        found = gateway.serve(request.command, target, headers)
+        return int(found["statusCode"]), {}, str(found["body"])
 
-        def handle_one_request(self) -> None:
-            self.raw_requestline = self.rfile.readline(65537)
-            if not self.raw_requestline or not self.parse_request():
-                self.close_connection = True
-                return
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
-            answer = gateway.serve(self.command, self.raw_requestline.decode("latin-1").split(" ")[1], headers)
-            data = str(answer["body"]).encode()
-            self.send_response(int(answer["statusCode"]))
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
-            """Print nothing."""
-
-    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), GatewayRequest)).start()
-    try:
-        yield int(server.url.rpartition(":")[2])
-    finally:
-        server.stop()
+    return serving(answer)
 
 
 @contextmanager

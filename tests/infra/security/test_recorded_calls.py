@@ -53,6 +53,14 @@ def test_no_role_is_allowed_more(allowed: list[Allowed]) -> None:
     assert not more, "no recorded call needs this, and unseen.py does not list it"
 
 
+def test_no_role_of_the_deployment_of_cdk_json_is_allowed_more(
+    data: SynthesizedStack, network: SynthesizedStack, service: SynthesizedStack
+) -> None:
+    templates = {stack.stack.stack_name: stack.document for stack in (data, network, service)}
+    found = {each for role in roles_of(templates) for each in allowed_by(role, templates)}
+    assert sorted(map(str, found - set(EXPECTED))) == []
+
+
 def test_nothing_is_allowed_twice(allowed: list[Allowed]) -> None:
     """A second statement would hide that the first one was removed."""
     assert doubled(allowed) == []

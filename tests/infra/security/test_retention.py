@@ -8,13 +8,7 @@ import pytest
 from tests.infra.conftest import SynthesizedStack
 
 HOLDS_DATA: Final = frozenset(
-    {
-        "AWS::DynamoDB::Table",
-        "AWS::KMS::Key",
-        "AWS::Logs::LogGroup",
-        "AWS::S3::Bucket",
-        "AWS::SecretsManager::Secret",
-    }
+    {"AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Logs::LogGroup", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"}
 )
 OF_THE_ACCOUNT: Final = frozenset({"AWS::ApiGateway::Account", "AWS::IAM::Role"})
 """API Gateway's role for logs, which other stacks of the account use too (docs/deployment.md)."""

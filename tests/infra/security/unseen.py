@@ -63,19 +63,9 @@ UNSEEN: Final = (
         _LOG,
         "Lambda, EMR and the VPC write their logs themselves.",
     ),
-    Unseen(
-        (JOBS, FLOW_LOG),
-        ("logs:DescribeLogStreams",),
-        _LOG,
-        "EMR and the VPC look for the stream to continue.",
-    ),
+    Unseen((JOBS, FLOW_LOG), ("logs:DescribeLogStreams",), _LOG, "EMR and the VPC look for the stream to continue."),
     Unseen((JOBS,), ("logs:DescribeLogGroups",), "*", "EMR looks for the application's log group."),
-    Unseen(
-        _FUNCTIONS,
-        ("xray:PutTraceSegments", "xray:PutTelemetryRecords"),
-        "*",
-        "Lambda's daemon sends traces.",
-    ),
+    Unseen(_FUNCTIONS, ("xray:PutTraceSegments", "xray:PutTelemetryRecords"), "*", "Lambda's daemon sends traces."),
     Unseen(
         _IN_VPC,
         (
@@ -127,12 +117,7 @@ UNSEEN: Final = (
         f"{_KEY} through sqs",
         "SQS uses the queue's key in the sender's name.",
     ),
-    Unseen(
-        ("dispatcher", "notifier"),
-        ("kms:Decrypt",),
-        f"{_KEY} through sqs",
-        "And in the receiver's name.",
-    ),
+    Unseen(("dispatcher", "notifier"), ("kms:Decrypt",), f"{_KEY} through sqs", "And in the receiver's name."),
     Unseen(
         ("dispatcher",),
         ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
@@ -148,12 +133,7 @@ UNSEEN: Final = (
         )
         for queue in (_CALLBACKS, _EVENTS, _APART)
     ),
-    Unseen(
-        (JOBS,),
-        ("s3:GetObject",),
-        "{DELEGATION_EMR_ENTRY_POINT}",
-        "EMR fetches the main file itself.",
-    ),
+    Unseen((JOBS,), ("s3:GetObject",), "{DELEGATION_EMR_ENTRY_POINT}", "EMR fetches the main file itself."),
     Unseen((JOBS,), ("s3:GetObject",), "asset", "EMR unpacks the archive; the stack has the package on its path."),
     Unseen(
         (STATE_MACHINE,),
