@@ -27,7 +27,8 @@ from infra.local.identities import CertificateAuthority
 from infra.local.processes.programs import import_path
 from infra.operations.alarms import ALARMS
 from tests.alarms.measured import Measured, eventually, physical
-from tests.infra.operations.runbook import FOLDER, blocks
+from tests.alarms.shell import RunbookShell
+from tests.infra.operations.runbook import blocks
 from tests.integration.acceptance.world import SUBMIT, RunningStack
 from tests.integration.local.stack_process import StackProcess
 from tests.paths import ROOT
@@ -83,27 +84,9 @@ class Drill:
         local |= {name: DEAD for name, url in local.items() if url == self.dead}
         local[f"{SERVICE_NAME}-prod"] = SERVICE_NAME
         self.measured = Measured(world.aws("cloudwatch"), self.logs, local)
-        self.site = folder / "site.json"
         stack = world.stack
-        self.site.write_text(
-            json.dumps(
-                {
-                    "aws": stack.aws_endpoint,
-                    "dynamodb": stack.dynamodb_endpoint,
-                    "region": REGION,
-                    "logs": str(self.logs),
-                    "resources": listed,
-                }
-            ),
-            encoding="utf-8",
-        )
-        self.programs = folder / "bin"
-        self.programs.mkdir()
-        aws = self.programs / "aws"
-        aws.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/alarms/aws_command.py" "$@"\n', encoding="utf-8"
-        )
-        aws.chmod(0o755)
+        places = {"aws": stack.aws_endpoint, "dynamodb": stack.dynamodb_endpoint, "logs": str(self.logs)}
+        self._shell = RunbookShell(folder, **places, listed=listed)
 
     @cached_property
     def alarms(self) -> dict[str, dict[str, Any]]:
@@ -113,16 +96,7 @@ class Drill:
 
     def shell(self, commands: str) -> subprocess.CompletedProcess[str]:
         """Run commands after those that the runbook sets up once."""
-        env = {
-            **os.environ,
-            "PATH": f"{self.programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": import_path(),
-            "ALARMS_DRILL": str(self.site),
-            "DELEGATION_STACK": str(self.world.process.path),
-            "COLUMNS": "160",
-        }
-        text = "\n".join(["set -euo pipefail", *blocks(FOLDER / "README.md"), "set -x", commands])
-        return subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, check=False, timeout=300)
+        return self._shell.run(f"set -x\n{commands}", {**os.environ, "DELEGATION_STACK": str(self.world.process.path)})
 
     def follow(self, name: str, words: Mapping[str, str]) -> tuple[int, tuple[str, ...]]:
         """Run the blocks of an alarm's page; return how many commands they have and what failed."""
@@ -221,9 +195,9 @@ class Faults:
         eventually(lambda: self.world.tasks.get(self.task_id).status == "SUCCESS")
         return datetime.now(UTC)
 
-    def store(self, authority: CertificateAuthority) -> None:
-        pair = authority.issue_client("probe", name="probe")
-        parts = {"certificate": pair.cert, "key": pair.key, "authority": self.world.stack.ca_cert}
+    def store(self, certificate: Path, key: Path) -> None:
+        """Give the probe's function a certificate."""
+        parts = {"certificate": certificate, "key": key, "authority": self.world.stack.ca_cert}
         document = {name: path.read_text(encoding="ascii") for name, path in parts.items()}
         self.drill.secrets.put_secret_value(SecretId=self.secret, SecretString=json.dumps(document))
 
@@ -244,19 +218,16 @@ class Faults:
             subprocess.run([sys.executable, "-c", code], env=env, stdout=log, stderr=log, check=True)
 
     def probe_with_a_foreign_certificate(self) -> Mapping[str, str]:
-        self.store(CertificateAuthority.create(self.drill.folder / "foreign", name="Another CA"))
+        foreign = CertificateAuthority.create(self.drill.folder / "foreign", name="Another CA")
+        pair = foreign.issue_client("probe", name="probe")
+        self.store(pair.cert, pair.key)
         for _ in range(PROBES):
             self.probe()
         return {}
 
     def probe_with_an_admitted_certificate(self) -> datetime:
         began = datetime.now(UTC)
-        document = {
-            "certificate": self.world.stack.client_cert.read_text(encoding="ascii"),
-            "key": self.world.stack.client_key.read_text(encoding="ascii"),
-            "authority": self.world.stack.ca_cert.read_text(encoding="ascii"),
-        }
-        self.drill.secrets.put_secret_value(SecretId=self.secret, SecretString=json.dumps(document))
+        self.store(self.world.stack.client_cert, self.world.stack.client_key)
         self.probe()
         return began
 

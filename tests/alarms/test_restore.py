@@ -5,14 +5,10 @@ DynamoDB needs. The items are damaged after the copy was made, which is the same
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from delegation.tasks.stores.base import Create
@@ -21,11 +17,10 @@ from delegation.timestamps import utc_now
 from infra.local import resources
 from infra.local.aws.moto_app import MotoProcess
 from infra.local.aws.server import REGION
-from infra.local.processes.programs import import_path
-from polaris_common.dynamodb import client_config
+from tests.alarms.shell import RunbookShell
+from tests.contract.task_tables import dynamodb_client
 from tests.infra.operations.runbook import FOLDER, blocks
 from tests.kit.tasks.builders import submitted
-from tests.paths import ROOT
 
 STOP, TO_A_MOMENT, UNDER_ITS_NAME, COUNT, COPY, CANCEL, RESUME, DELETE = blocks(FOLDER / "restore.md")
 KINDS = {"TablesTasks": resources.TASKS_TABLE, "TablesIdempotency": resources.IDEMPOTENCY_TABLE}
@@ -36,14 +31,7 @@ class RestoredTables:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self.client: Any = boto3.client(
-            "dynamodb",
-            endpoint_url=url,
-            region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            config=client_config(max_pool_connections=4, read_timeout=60),
-        )
+        self.client = dynamodb_client(url)
         resources.create_tables(self.client)
         self.store = DynamoDbTaskStore(ConditionalTable(self.client), resources.TASKS_TABLE)
         now = utc_now()
@@ -60,36 +48,21 @@ class RestoredTables:
             }
             for name, local in KINDS.items()
         ]
-        self.site = folder / "site.json"
-        self.site.write_text(
-            json.dumps({"aws": url, "dynamodb": url, "region": REGION, "logs": "", "resources": listed}),
-            encoding="utf-8",
-        )
-        aws = folder / "aws"
-        aws.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/alarms/aws_command.py" "$@"\n', encoding="utf-8"
-        )
-        aws.chmod(0o755)
+        self.shell = RunbookShell(folder, aws=url, dynamodb=url, logs="", listed=listed)
 
     def paste(self, *commands: str, **words: str) -> str:
         """Run blocks of the page in one shell, after those that are set up once; return what they print."""
-        text = "\n".join(["set -euo pipefail", *blocks(FOLDER / "README.md"), *commands])
+        text = "\n".join(commands)
         for word, value in words.items():
             text = text.replace(word, value)
         env = {
-            "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.folder),
-            "PYTHONPATH": import_path(),
-            "ALARMS_DRILL": str(self.site),
             "AWS_ENDPOINT_URL": self.url,
             "AWS_DEFAULT_REGION": REGION,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
-            "COLUMNS": "200",
         }
-        done = subprocess.run(
-            ["bash", "-c", text], env=env, cwd=self.folder, capture_output=True, text=True, check=False, timeout=240
-        )
+        done = self.shell.run(text, env)
         assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

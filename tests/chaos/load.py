@@ -67,12 +67,7 @@ def load(seed: int, minutes: float, tables: int) -> tuple[TableOfLoad, ...]:
     moments = sorted(dice.uniform(0, minutes * 60 * 0.8) for _ in names)
     return tuple(
         TableOfLoad(
-            name,
-            f"space{place // TABLES_IN_A_NAMESPACE:03d}",
-            make,
-            _way(make, dice),
-            at,
-            twice=dice.random() < TWICE,
+            name, f"space{place // TABLES_IN_A_NAMESPACE:03d}", make, _way(make, dice), at, twice=dice.random() < TWICE
         )
         for place, (name, make, at) in enumerate(zip(names, makes, moments, strict=True))
     )

@@ -117,9 +117,9 @@ class ThrottlingProxy:
 class Relay:
     """Forwards the bytes of connections to `upstream`; `cut` ends them all, `down` also refuses new ones."""
 
-    def __init__(self, upstream: tuple[str, int]) -> None:
+    def __init__(self, upstream: tuple[str, int], *, on: tuple[str, int] = (LOOPBACK, 0)) -> None:
         self._upstream = upstream
-        self._listener = socket.create_server((LOOPBACK, 0), backlog=128)
+        self._listener = socket.create_server(on, backlog=128)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_down = False
@@ -187,10 +187,9 @@ class Relay:
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
-    """Copy bytes until one side ends, then end both."""
+    """Copy bytes until one side ends, and tell the other one."""
     with contextlib.suppress(OSError):
         while block := source.recv(_BLOCK):
             target.sendall(block)
-    for each in (source, target):
-        with contextlib.suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

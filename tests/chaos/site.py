@@ -34,11 +34,11 @@ from infra.local.processes.programs import import_path
 from infra.local.s3.front import S3Front
 from infra.local.s3.requests import VendedKeys
 from infra.local.supervisor import LocalStack
-from polaris_common.dynamodb import client_config
 from tests.chaos import plants
 from tests.chaos.proxies import SLOW_DOWN, THROUGHPUT_EXCEEDED, Relay, ThrottlingProxy
 from tests.chaos.store import ChaosStore
 from tests.chaos.tables import INLINE_MAX_FILES, WAREHOUSE
+from tests.contract.task_tables import dynamodb_client
 from tests.faults.shared.worker_process import WorkerProcess
 
 PROPERTIES: Final = {
@@ -228,15 +228,6 @@ def _relay(url: str, cleanup: contextlib.ExitStack) -> Relay:
 
 def _tasks(dynamodb: str) -> TaskService:
     """Return the task table as it is, without the proxy."""
-    import boto3
-
-    own = boto3.client(
-        "dynamodb",
-        endpoint_url=dynamodb,
-        region_name=REGION,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        config=client_config(max_pool_connections=32),
-    )
+    own = dynamodb_client(dynamodb)
     store = DynamoDbTaskStore(ConditionalTable(own), resources.TASKS_TABLE)
     return TaskService(store, policies_of(PROPERTIES), NoDispatchQueue(), clock=utc_now)

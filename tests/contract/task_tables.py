@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
+import pytest
 
 from delegation.idempotency.reservations import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.store import DynamoDbIdempotencyStore
@@ -34,44 +35,33 @@ def dynamodb_client(url: str | None = None) -> Any:
     )
 
 
+def keys(partition: str, sort: str) -> list[dict[str, str]]:
+    return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+
+
+INDEXES = {
+    DUE_INDEX: ("due_bucket", "due_at"),
+    ADMISSION_INDEX: ("admission_bucket", "admission_key"),
+    RECEIVED_INDEX: ("received_bucket", "received_key"),
+    TARGET_INDEX: ("target_key", "received_key"),
+    CORRELATION_INDEX: ("correlation_key", "received_key"),
+}
+
+
 def create_task_table(client: Any) -> str:
     """A table of its own, as infra declares it: key (task_id, version), sparse indexes of heads."""
     table = f"tasks-{uuid.uuid4()}"
+    names = dict.fromkeys(["task_id", "version", *(name for pair in INDEXES.values() for name in pair)])
     client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[
-            {"AttributeName": "task_id", "AttributeType": "S"},
-            {"AttributeName": "version", "AttributeType": "N"},
-            {"AttributeName": "due_bucket", "AttributeType": "S"},
-            {"AttributeName": "due_at", "AttributeType": "S"},
-            {"AttributeName": "admission_bucket", "AttributeType": "S"},
-            {"AttributeName": "admission_key", "AttributeType": "S"},
-            {"AttributeName": "received_bucket", "AttributeType": "S"},
-            {"AttributeName": "received_key", "AttributeType": "S"},
-            {"AttributeName": "target_key", "AttributeType": "S"},
-            {"AttributeName": "correlation_key", "AttributeType": "S"},
+            {"AttributeName": name, "AttributeType": "N" if name == "version" else "S"} for name in names
         ],
-        KeySchema=[
-            {"AttributeName": "task_id", "KeyType": "HASH"},
-            {"AttributeName": "version", "KeyType": "RANGE"},
-        ],
+        KeySchema=keys("task_id", "version"),
         GlobalSecondaryIndexes=[
-            {
-                "IndexName": name,
-                "KeySchema": [
-                    {"AttributeName": bucket, "KeyType": "HASH"},
-                    {"AttributeName": key, "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
-            }
-            for name, bucket, key in (
-                (DUE_INDEX, "due_bucket", "due_at"),
-                (ADMISSION_INDEX, "admission_bucket", "admission_key"),
-                (RECEIVED_INDEX, "received_bucket", "received_key"),
-                (TARGET_INDEX, "target_key", "received_key"),
-                (CORRELATION_INDEX, "correlation_key", "received_key"),
-            )
+            {"IndexName": name, "KeySchema": keys(*pair), "Projection": {"ProjectionType": "KEYS_ONLY"}}
+            for name, pair in INDEXES.items()
         ],
     )
     return table
@@ -108,6 +98,13 @@ def moto() -> Iterator[Any]:
     """A client of DynamoDB in moto inside this process: sequential use only."""
     with mock_aws(), contextlib.closing(dynamodb_client()) as client:
         yield client
+
+
+def client_by(request: pytest.FixtureRequest) -> contextlib.AbstractContextManager[Any]:
+    """A client of the DynamoDB that a fixture's parameter names: `moto`, or DynamoDB Local."""
+    if request.param == "moto":
+        return moto()
+    return contextlib.closing(dynamodb_client(request.getfixturevalue("dynamodb_local").url))
 
 
 @contextlib.contextmanager

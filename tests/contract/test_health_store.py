@@ -1,6 +1,5 @@
 """One contract for every HealthStore: in memory, DynamoDB in moto, DynamoDB Local."""
 
-import contextlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from delegation.testing.healths import PAST, STATE, HealthStoreContract, health,
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange
 from delegation.upkeep.health.store import HealthStore, HealthTable
-from tests.contract.task_tables import dynamodb_client, moto, no_wait
+from tests.contract.task_tables import client_by, moto, no_wait
 from tests.contract.test_reference_store import reference_store
 from tests.contract.where import LOCAL, MOTO
 from tests.kit.dynamodb import MemoryHealthStore
@@ -30,13 +29,9 @@ def health_store(client: Any, *, tries: int = 6) -> HealthStore:
 def store_of_each_kind(request: pytest.FixtureRequest) -> Iterator[HealthStore]:
     if request.param == "memory":
         yield MemoryHealthStore()
-    elif request.param == "moto":
-        with moto() as client:
-            yield health_store(client)
-    else:
-        server = request.getfixturevalue("dynamodb_local")
-        with contextlib.closing(dynamodb_client(server.url)) as client:
-            yield health_store(client)
+        return
+    with client_by(request) as client:
+        yield health_store(client)
 
 
 class TestHealthStore(HealthStoreContract):

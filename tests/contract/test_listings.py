@@ -22,7 +22,7 @@ from delegation.storage.listing.model import CHANGED, ListableStore, ListedObjec
 from delegation.storage.locations import LOCAL, ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
-from tests.aws import mock_aws
+from tests.aws import s3_in_moto
 from tests.kit.errors import coded
 
 
@@ -61,7 +61,7 @@ class ListedStore:
 
 
 @pytest.fixture(params=["memory", "files", "s3"])
-def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ListedStore]:
+def listed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ListedStore]:
     if request.param == "files":
         yield _on_disk(tmp_path)
         return
@@ -73,11 +73,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
             lambda key, at: memory.modified.update({("lake", key): at}),
         )
         return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="lake")
+    with s3_in_moto("lake") as client:
 
         def put(key: str, data: bytes) -> None:
             client.put_object(Bucket="lake", Key=key, Body=data)
@@ -202,11 +198,8 @@ def test_odd_keys_are_deleted_exactly(listed: ListedStore) -> None:
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3ObjectStore]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="lake")
+def s3() -> Iterator[S3ObjectStore]:
+    with s3_in_moto("lake"):
         yield S3ObjectStore(settings=S3Settings(region="us-east-1"))
 
 

@@ -14,7 +14,7 @@ from delegation.storage.credentials import S3Settings
 from delegation.storage.listing import pages, unchanged
 from delegation.storage.listing.model import CHANGED, ListedObject, ListedPage
 from delegation.storage.s3 import S3ObjectStore
-from tests.aws import mock_aws
+from tests.aws import s3_in_moto
 from tests.contract.test_listings import answering, put_object
 from tests.effort import examples
 
@@ -25,8 +25,7 @@ def _many(number: int, name: str = "t/data/{:05d}.parquet") -> list[str]:
 
 @pytest.fixture
 def s3() -> Iterator[S3ObjectStore]:
-    with mock_aws():
-        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="lake")
+    with s3_in_moto("lake"):
         yield S3ObjectStore(settings=S3Settings(region="us-east-1"))
 
 

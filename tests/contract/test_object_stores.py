@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
@@ -16,7 +15,7 @@ from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.testing.object_stores import ObjectStoreContract, StoreUnderTest
-from tests.aws import mock_aws
+from tests.aws import s3_in_moto
 
 # Keys that no file can have; for two of them a file of a similar name must not be found.
 NO_FILES = {"trail/", "a//b", "/leading", "x" * 900}
@@ -37,12 +36,7 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
             deny_versioning=lambda: setattr(memory, "versioning_denied", True),
         )
         return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        for bucket in ("lake", "versions", "plans"):
-            client.create_bucket(Bucket=bucket)
+    with s3_in_moto("lake", "versions", "plans") as client:
         client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
         yield StoreUnderTest(
             S3ObjectStore(settings=S3Settings(region="us-east-1")),

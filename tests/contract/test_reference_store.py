@@ -17,7 +17,7 @@ from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.model import MOST_AREAS, MOST_DISPLACED, fold, overlap
 from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.testing.references import ReferenceStoreContract, entry, names, put
-from tests.contract.task_tables import dynamodb_client, moto, no_wait
+from tests.contract.task_tables import client_by, keys, moto, no_wait
 from tests.contract.where import LOCAL, MOTO
 from tests.effort import examples
 from tests.kit.dynamodb import MemoryReferenceStore
@@ -30,7 +30,7 @@ def reference_store(client: Any, *, tries: int = 6) -> ReferenceStore:
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        KeySchema=keys("pk", "sk"),
     )
     return ReferenceStore(ReferenceTable(client, tries=tries, sleep=no_wait), table)
 
@@ -39,13 +39,9 @@ def reference_store(client: Any, *, tries: int = 6) -> ReferenceStore:
 def store_of_each_kind(request: pytest.FixtureRequest) -> Iterator[ReferenceStore]:
     if request.param == "memory":
         yield MemoryReferenceStore()
-    elif request.param == "moto":
-        with moto() as client:
-            yield reference_store(client)
-    else:
-        server = request.getfixturevalue("dynamodb_local")
-        with contextlib.closing(dynamodb_client(server.url)) as client:
-            yield reference_store(client)
+        return
+    with client_by(request) as client:
+        yield reference_store(client)
 
 
 class TestReferenceStore(ReferenceStoreContract):

@@ -5,21 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
-from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import CommitConflict, NoSuchTable, PolarisForbidden
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Transport
 from delegation.removal.expiry.context import Commits, removal
 from delegation.removal.expiry.retention import Expired
 from delegation.removal.expiry.snapshots import history
-from delegation.timestamps import utc_now
-from tests.contract.polaris.world import TLS, PolarisView, stand_in
+from tests.contract.polaris.world import PolarisView, stand_in
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
 
@@ -79,18 +74,8 @@ def served() -> Iterator[Committing]:
 
 
 def client_of(world: PolarisView, *grants: str) -> PolarisClient:
-    world.principal(*({"type": "namespace", "namespace": [world.name], "privilege": grant} for grant in grants))
-    made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
-    http = httpx.Client(timeout=20.0, verify=TLS)
-    world._stack.callback(http.close)
-    tokens = OAuth2TokenSource(
-        f"{world.polaris.url}/v1/oauth/tokens",
-        lambda: ClientCredentials(made["clientId"], SecretStr(made["clientSecret"])),
-        clock=utc_now,
-        realm=world.polaris.realm,
-        transport=Transport(http),
-    )
-    return PolarisClient(world.polaris.url, tokens, realm=world.polaris.realm, transport=Transport(http))
+    on_namespace = {"type": "namespace", "namespace": [world.name]}
+    return world.client_with(*({**on_namespace, "privilege": grant} for grant in grants))
 
 
 @contextlib.contextmanager

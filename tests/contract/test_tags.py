@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 
 from delegation.storage.base import BucketNotFound
@@ -23,7 +22,7 @@ from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
-from tests.aws import mock_aws
+from tests.aws import s3_in_moto
 
 KEY = "t/a b+%41.parquet"
 
@@ -45,7 +44,7 @@ class Tagged:
 
 
 @pytest.fixture(params=["memory", "s3", "versions"])
-def lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tagged]:
+def lake(request: pytest.FixtureRequest) -> Iterator[Tagged]:
     if request.param == "memory":
         memory = MemoryObjectStore()
 
@@ -61,13 +60,7 @@ def lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
             lambda key, tags: memory.tags.update({now(key): dict(tags)}),
         )
         return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="lake")
-        if request.param == "versions":
-            client.put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": "Enabled"})
+    with s3_in_moto("lake", versioned=request.param == "versions") as client:
 
         def pairs(tags: dict[str, str]) -> Any:
             return {"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]}
@@ -146,17 +139,9 @@ class _Between:
 
 
 @pytest.mark.parametrize("versions", [False, True])
-def test_an_object_that_is_written_between_the_look_and_the_tag_keeps_none(
-    monkeypatch: pytest.MonkeyPatch, versions: bool
-) -> None:
+def test_an_object_that_is_written_between_the_look_and_the_tag_keeps_none(versions: bool) -> None:
     """S3 has no condition for tags: the object is looked at again, or the version that was listed is named."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="lake")
-        if versions:
-            client.put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": "Enabled"})
+    with s3_in_moto("lake", versioned=versions) as client:
         client.put_object(Bucket="lake", Key=KEY, Body=b"orphan")
         [one] = S3ObjectStore(settings=S3Settings(region="us-east-1")).page("lake", KEY).objects
         between: Any = _Between(client)
@@ -165,11 +150,8 @@ def test_an_object_that_is_written_between_the_look_and_the_tag_keeps_none(
         assert client.get_object_tagging(Bucket="lake", Key=KEY)["TagSet"] == []
 
 
-def test_a_bucket_that_is_not_there_is_no_absent_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
+def test_a_bucket_that_is_not_there_is_no_absent_object() -> None:
+    with s3_in_moto() as client:
         role, one = S3Tags(lambda: client), ListedObject(KEY, 1, '"e"', 1)
         assert role.tag("absent", one) == "NoSuchBucket"
         with pytest.raises(BucketNotFound):

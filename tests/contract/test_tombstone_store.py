@@ -1,6 +1,5 @@
 """One contract for every TombstoneStore: in memory, DynamoDB in moto, DynamoDB Local."""
 
-import contextlib
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +12,7 @@ from delegation.gateway.drop.errors import MalformedTombstone, TombstoneOutcomeU
 from delegation.gateway.drop.store import CALLERS_INDEX, DUE_INDEX, NEWEST_INDEX, TombstoneStore, TombstoneTable
 from delegation.testing.tombstones import NOW, TombstoneStoreContract, TombstoneStorePromises, pending
 from polaris_common.dynamodb import to_item
-from tests.contract.task_tables import dynamodb_client, no_wait
+from tests.contract.task_tables import client_by, keys, no_wait
 from tests.contract.where import LOCAL
 from tests.kit.dynamodb import MemoryTombstoneStore
 
@@ -27,17 +26,13 @@ def create_tombstone_table(client: Any) -> str:
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
-        KeySchema=_keys("table_key", "tombstone_id"),
+        KeySchema=keys("table_key", "tombstone_id"),
         GlobalSecondaryIndexes=[
-            {"IndexName": index, "KeySchema": _keys(*keys), "Projection": {"ProjectionType": "ALL"}}
-            for index, keys in indexes
+            {"IndexName": index, "KeySchema": keys(*pair), "Projection": {"ProjectionType": "ALL"}}
+            for index, pair in indexes
         ],
     )
     return table
-
-
-def _keys(partition: str, sort: str) -> Any:
-    return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
 
 
 def tombstone_store(client: Any) -> TombstoneStore:
@@ -50,7 +45,7 @@ class TestTombstoneStore(TombstoneStoreContract):
         if request.param == "memory":
             yield MemoryTombstoneStore()
             return
-        with contextlib.closing(dynamodb_client(request.getfixturevalue("dynamodb_local").url)) as client:
+        with client_by(request) as client:
             yield tombstone_store(client)
 
 

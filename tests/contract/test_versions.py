@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 
 from delegation.storage.base import ObjectStoreDenied
@@ -14,7 +13,7 @@ from delegation.storage.listing.tags_s3 import S3Versions
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
-from tests.aws import mock_aws
+from tests.aws import s3_in_moto
 
 
 @dataclass
@@ -44,17 +43,12 @@ class Versioned:
 
 
 @pytest.fixture(params=["memory", "s3"])
-def lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Versioned]:
+def lake(request: pytest.FixtureRequest) -> Iterator[Versioned]:
     if request.param == "memory":
         memory = MemoryObjectStore(versioned_buckets=["lake"])
         yield Versioned(memory, memory, lambda key, data: memory.put(ObjectLocation("lake", key), data))
         return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="lake")
-        client.put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": "Enabled"})
+    with s3_in_moto("lake", versioned=True) as client:
         store = S3ObjectStore(settings=S3Settings(region="us-east-1"))
         put = lambda key, data: client.put_object(Bucket="lake", Key=key, Body=data)  # noqa: E731
         yield Versioned(store, S3Versions(client), put)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import boto3
-
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
@@ -29,7 +27,7 @@ from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
-from polaris_common.dynamodb import client_config
+from tests.contract.task_tables import dynamodb_client
 from tests.drill import observed
 from tests.faults.shared.worker_process import WorkerProcess
 
@@ -72,7 +70,7 @@ class Store:
         return self.folder / "observed.jsonl"
 
     def create_tables(self) -> Self:
-        with contextlib.closing(self._client()) as client:
+        with contextlib.closing(dynamodb_client(self.url)) as client:
             resources.create_tables(client, self.tasks_table, self.idempotency_table, self.references_table)
             if self.kind == "persistence":
                 create_task_tables(client, self.objects_table, self.persistence_references)
@@ -122,22 +120,12 @@ class Store:
 
     def _tasks(self) -> StoredTasks:
         if self.kind == "persistence":
-            return persistent_tasks(self._client(), self.objects_table, self.persistence_references)
-        return DynamoDbTaskStore(ConditionalTable(self._client()), self.tasks_table)
+            return persistent_tasks(dynamodb_client(self.url), self.objects_table, self.persistence_references)
+        return DynamoDbTaskStore(ConditionalTable(dynamodb_client(self.url)), self.tasks_table)
 
     def worker(self, name: str, *arguments: str, **more: str) -> WorkerProcess:
         """Start a worker process."""
         return WorkerProcess(self.variables(**more), self.folder / f"{name}.log", *arguments)
-
-    def _client(self) -> Any:
-        return boto3.client(
-            "dynamodb",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id="local",
-            aws_secret_access_key="local",
-            config=client_config(max_pool_connections=32),
-        )
 
 
 class StateMachine:

@@ -74,10 +74,7 @@ def edited(template: Template, addresses: Mapping[str, str], emr_url: str) -> Te
 
 
 def _changes(emr_url: str) -> dict[str, Callable[[Template], None]]:
-    return {
-        "AWS::ApiGateway::Method": _open,
-        "AWS::Lambda::Function": partial(_call_our_emr, emr_url=emr_url),
-    }
+    return {"AWS::ApiGateway::Method": _open, "AWS::Lambda::Function": partial(_call_our_emr, emr_url=emr_url)}
 
 
 def _open(method: Template) -> None:

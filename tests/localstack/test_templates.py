@@ -122,10 +122,7 @@ def test_the_edits_open_methods_point_functions_to_our_emr_and_put_the_stand_ins
         "http://127.0.0.1:2",
     )
     assert made["Resources"] == {
-        "Any": {
-            "Type": "AWS::ApiGateway::Method",
-            "Properties": {"AuthorizationType": "NONE", "HttpMethod": "ANY"},
-        },
+        "Any": {"Type": "AWS::ApiGateway::Method", "Properties": {"AuthorizationType": "NONE", "HttpMethod": "ANY"}},
         "Job": function(DELEGATION_EMR_APPLICATION_ID="00ours", AWS_ENDPOINT_URL_EMR_SERVERLESS="http://127.0.0.1:2"),
         "Api": function(URL="http://127.0.0.1:1/x"),
     }

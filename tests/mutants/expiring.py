@@ -82,13 +82,7 @@ EXPIRING: Final = (
         "return Decision(gone, kept, ages, frozenset(kept))",
         (RULE,),
     ),
-    Mutant(
-        "a branch's own age passes the operator's",
-        RETENTION,
-        "min(limit, self.newest)",
-        "limit",
-        (OPTIONS,),
-    ),
+    Mutant("a branch's own age passes the operator's", RETENTION, "min(limit, self.newest)", "limit", (OPTIONS,)),
     Mutant(
         "a branch's own number passes the operator's",
         RETENTION,

@@ -12,11 +12,7 @@ from tests.spark_sessions import spark_session
 
 BEGUN = "begun"
 REWRITE = DataFilesRewrite(
-    options={
-        "min-input-files": "2",
-        "partial-progress.max-commits": "2",
-        "max-concurrent-file-group-rewrites": "1",
-    }
+    options={"min-input-files": "2", "partial-progress.max-commits": "2", "max-concurrent-file-group-rewrites": "1"}
 )
 
 

@@ -20,11 +20,7 @@ pytestmark = [
 ]
 # One group at a time, so that each life has the same calls.
 REWRITE = DataFilesRewrite(
-    options={
-        "min-input-files": "2",
-        "partial-progress.max-commits": "2",
-        "max-concurrent-file-group-rewrites": "1",
-    }
+    options={"min-input-files": "2", "partial-progress.max-commits": "2", "max-concurrent-file-group-rewrites": "1"}
 )
 # A commit, the look whether it was made, and two loads that Iceberg sends three times; each is sent four times.
 MOST_UNANSWERED = 32

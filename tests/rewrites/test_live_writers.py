@@ -121,10 +121,7 @@ def merges_beside_both(world: RewriteWorld, seconds: float) -> tuple[Counts, Cou
         )
         return bool(row[0])
 
-    return (
-        merge_beside(world, "merged", seconds, ours),
-        merge_beside(world, "merged_plain", seconds, procedure),
-    )
+    return (merge_beside(world, "merged", seconds, ours), merge_beside(world, "merged_plain", seconds, procedure))
 
 
 def test_no_append_fails(world: RewriteWorld) -> None:

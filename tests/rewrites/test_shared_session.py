@@ -73,9 +73,6 @@ def test_a_task_that_is_cancelled_in_spark_leaves_the_other_one_alone(world: Rew
 
     engine.perform = cancels  # type: ignore[method-assign]
     ended = shared.rewrite(session_of(world, engine), [kept, cancelled])
-    assert [(task.status, task.error_code) for task in ended] == [
-        (Status.SUCCESS, None),
-        (Status.FAILURE, "CANCELLED"),
-    ]
+    assert [(task.status, task.error_code) for task in ended] == [(Status.SUCCESS, None), (Status.FAILURE, "CANCELLED")]
     assert [world.rows(table) for table in tables] == rows
     assert [world.files(table) for table in tables] == [(2, 0), (8, 0)]

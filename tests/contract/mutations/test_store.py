@@ -1,6 +1,5 @@
 """One contract for every ReservationStore: in memory, DynamoDB in moto, DynamoDB Local; broken ones fail it."""
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +8,7 @@ from delegation.idempotency.keys import IdempotencyError
 from delegation.idempotency.reservations import BreakingStore, MemoryReservationStore, ReservationStore
 from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken
-from tests.contract.task_tables import dynamodb_client, moto, reservation_store
+from tests.contract.task_tables import client_by, reservation_store
 from tests.contract.where import LOCAL, MOTO
 
 PROMISES = [
@@ -26,11 +25,8 @@ def stores(request: pytest.FixtureRequest):
         yield MemoryReservationStore
     elif request.param == "breaking":
         yield lambda: BreakingStore(MemoryReservationStore(), opened=lambda: None)
-    elif request.param == "moto":
-        with moto() as client:
-            yield lambda: reservation_store(client)
     else:
-        with contextlib.closing(dynamodb_client(request.getfixturevalue("dynamodb_local").url)) as client:
+        with client_by(request) as client:
             yield lambda: reservation_store(client)
 
 
@@ -39,7 +35,7 @@ def concurrent(request: pytest.FixtureRequest) -> Iterator[ReservationStore]:
     if request.param == "memory":
         yield MemoryReservationStore()
     else:
-        with contextlib.closing(dynamodb_client(request.getfixturevalue("dynamodb_local").url)) as client:
+        with client_by(request) as client:
             yield reservation_store(client)
 
 

@@ -2,18 +2,13 @@
 
 from collections.abc import Callable
 
-import httpx
 import pytest
-from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
-from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Transport
-from delegation.timestamps import utc_now
-from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, table
+from tests.contract.polaris.world import PolarisView, table
 
 Connect = Callable[..., PolarisClient]
 
@@ -22,22 +17,9 @@ Connect = Callable[..., PolarisClient]
 def connect(world: PolarisView) -> Connect:
     """Return a client of a new principal with `grants` on the namespace of the test."""
 
-    def connected(*grants: str, scope: str = ALL_ROLES, realm: str | None = None) -> PolarisClient:
-        world.principal(*({"type": "namespace", "namespace": [world.name], "privilege": grant} for grant in grants))
-        made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
-        http = httpx.Client(timeout=20.0, verify=TLS)
-        world.after(http.close)
-        transport = Transport(http)
-        url, own_realm = world.polaris.url, realm or world.polaris.realm
-        tokens = OAuth2TokenSource(
-            f"{url}/v1/oauth/tokens",
-            lambda: ClientCredentials(made["clientId"], SecretStr(made["clientSecret"])),
-            clock=utc_now,
-            scope=scope,
-            realm=own_realm,
-            transport=transport,
-        )
-        return PolarisClient(url, tokens, realm=own_realm, transport=transport)
+    def connected(*grants: str, **options: str) -> PolarisClient:
+        on_namespace = {"type": "namespace", "namespace": [world.name]}
+        return world.client_with(*({**on_namespace, "privilege": grant} for grant in grants), **options)
 
     return connected
 

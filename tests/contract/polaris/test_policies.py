@@ -4,19 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
-from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
-from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
-from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Transport
-from delegation.timestamps import utc_now
 from delegation.upkeep.rules.model import PolicyInvalid, PolicyType, content_of
-from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, encoded, table
+from tests.contract.polaris.world import PolarisView, encoded, table
 from tests.kit.errors import coded
 
 EXPIRY, ORPHANS = "system.snapshot-expiry", "system.orphan-file-removal"
@@ -30,33 +24,15 @@ def connect(world: PolarisView) -> Connect:
     """Return a client of a new principal with grants; without any, with all that content of the catalog needs."""
 
     def connected(*grants: dict[str, Any]) -> PolicyClient:
-        world.principal(*(grants or [{"type": "catalog", "privilege": "CATALOG_MANAGE_CONTENT"}]))
-        made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
-        return policies_as(world, (made["clientId"], made["clientSecret"]))
+        wanted = grants or ({"type": "catalog", "privilege": "CATALOG_MANAGE_CONTENT"},)
+        return PolicyClient(world.client_with(*wanted).requests)
 
     return connected
 
 
 def administrator(world: PolarisView) -> PolicyClient:
     """Return a client of the administrator, who manages metadata."""
-    return policies_as(world, world.polaris.credential)
-
-
-def policies_as(world: PolarisView, credential: tuple[str, str]) -> PolicyClient:
-    """Return a client with a principal's credential, closed at the end of the test."""
-    http = httpx.Client(timeout=20.0, verify=TLS)
-    world.after(http.close)
-    transport, credentials = Transport(http), ClientCredentials(credential[0], SecretStr(credential[1]))
-    url, realm = world.polaris.url, world.polaris.realm
-    tokens = OAuth2TokenSource(
-        f"{url}/v1/oauth/tokens",
-        lambda: credentials,
-        clock=utc_now,
-        scope=ALL_ROLES,
-        realm=realm,
-        transport=transport,
-    )
-    return PolicyClient(PolarisClient(url, tokens, realm=realm, transport=transport).requests)
+    return PolicyClient(world.client().requests)
 
 
 def named(world: PolarisView, name: str, *below: str) -> PolicyIdentifier:

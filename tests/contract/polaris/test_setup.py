@@ -3,19 +3,15 @@
 import json
 from pathlib import Path
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
 from delegation.cli.catalog.polaris import WantedAccess, gives, steps_to, wanted_grants
 from delegation.polaris.management import PolarisManagement, management_url
-from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Transport
-from delegation.timestamps import utc_now
 from infra.local.errors import PolarisUnusable
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal, check_polaris
 from tests.contract.polaris.test_management import error
-from tests.contract.polaris.world import ALL_ROLES, TLS, VEND, PolarisView, table, tables
+from tests.contract.polaris.world import ALL_ROLES, VEND, PolarisView, table, tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "polaris.md"
 
@@ -50,15 +46,10 @@ def test_the_grants_of_the_page_let_the_service_list_load_and_not_drop(world: Po
 
 def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world: PolarisView) -> None:
     polaris, name = world.polaris, world.name
-    transport = Transport(httpx.Client(timeout=20.0, verify=TLS))
-    tokens = OAuth2TokenSource(
-        f"{polaris.url}/v1/oauth/tokens",
-        lambda: ClientCredentials(polaris.credential[0], SecretStr(polaris.credential[1])),
-        clock=utc_now,
-        realm=polaris.realm,
-        transport=transport,
+    transport = world.transport()
+    management = PolarisManagement(
+        management_url(polaris.url), world.tokens(transport), realm=polaris.realm, transport=transport
     )
-    management = PolarisManagement(management_url(polaris.url), tokens, realm=polaris.realm, transport=transport)
     wanted = WantedAccess(polaris.warehouse, name, name, name, wanted_grants([], whole_index=True))
     for path in (f"principals/{name}", f"principal-roles/{name}", world.role_path(name)):
         world.remove_later(path)
@@ -73,10 +64,9 @@ def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world:
 
 
 def test_a_stack_starts_with_this_polaris_if_its_store_answers(world: PolarisView) -> None:
-    polaris, name = world.polaris, world.name
-    world.principal({"type": "catalog", "privilege": "CATALOG_MANAGE_CONTENT"})
-    made = world.manage("POST", f"principals/{name}/reset", {}).json()["credentials"]
-    owner = GivenPrincipal("owner", made["clientId"], SecretStr(made["clientSecret"]), ALL_ROLES, "--polaris-client-id")
+    polaris = world.polaris
+    client_id, secret = world.credential({"type": "catalog", "privilege": "CATALOG_MANAGE_CONTENT"})
+    owner = GivenPrincipal("owner", client_id, SecretStr(secret), ALL_ROLES, "--polaris-client-id")
     given = GivenPolaris(polaris.url, polaris.warehouse, polaris.realm, owner, owner)
     if polaris.s3_endpoint is None:
         check_polaris(given)

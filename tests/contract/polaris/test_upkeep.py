@@ -5,15 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import boto3
-import httpx
 import pytest
-from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Transport
 from delegation.references.recurring import ensure_submitted
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
@@ -25,12 +21,11 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import TaskBehavior
-from delegation.timestamps import utc_now
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import PolicyType
 from tests.contract.polaris.policy_service import PolicyService
-from tests.contract.polaris.world import TLS, PolarisView, encoded
+from tests.contract.polaris.world import PolarisView, encoded
 from tests.kit.stories.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
 
 KEEP_A_WEEK = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
@@ -157,19 +152,7 @@ def s3_of(world: PolarisView, loaded: LoadedTable) -> Any:
 
 def client_of(world: PolarisView) -> PolarisClient:
     """Return the service's client: a principal that may read and commit, and manages no policy."""
-    made = world.principal(*({"type": "catalog", "privilege": one} for one in SERVICE))
-    del made
-    credentials = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
-    http = httpx.Client(timeout=20.0, verify=TLS)
-    world.after(http.close)
-    tokens = OAuth2TokenSource(
-        f"{world.polaris.url}/v1/oauth/tokens",
-        lambda: ClientCredentials(credentials["clientId"], SecretStr(credentials["clientSecret"])),
-        clock=utc_now,
-        realm=world.polaris.realm,
-        transport=Transport(http),
-    )
-    return PolarisClient(world.polaris.url, tokens, realm=world.polaris.realm, transport=Transport(http))
+    return world.client_with(*({"type": "catalog", "privilege": one} for one in SERVICE))
 
 
 SERVICE = (

@@ -17,6 +17,10 @@ import boto3
 import httpx
 from pydantic import SecretStr
 
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState
 from infra.local.s3.requests import VendedKeys
@@ -24,11 +28,7 @@ from tests.aws import mock_aws
 
 BUCKET = "warehouse"
 ALL_ROLES = "PRINCIPAL_ROLE:ALL"
-SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}],
-}
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
 # Made once, because loading the certificates takes longer than a request.
 TLS = httpx.create_ssl_context()
 VEND = {"X-Iceberg-Access-Delegation": "vended-credentials"}
@@ -53,12 +53,7 @@ class Polaris:
     def token(self, credential: tuple[str, str] | None = None, *, scope: str = ALL_ROLES) -> httpx.Response:
         """Ask for a token, by default as the administrator."""
         client_id, secret = credential or self.credential
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": client_id,
-            "client_secret": secret,
-            "scope": scope,
-        }
+        form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, "scope": scope}
         return httpx.post(f"{self.url}/v1/oauth/tokens", data=form, headers={"Polaris-Realm": self.realm}, verify=TLS)
 
     def session(self, credential: tuple[str, str] | None = None, *, scope: str = ALL_ROLES) -> httpx.Client:
@@ -122,6 +117,31 @@ class PolarisView:
             self.grant(grant, suffix=suffix)
         credentials = made.json()["credentials"]
         return credentials["clientId"], credentials["clientSecret"]
+
+    def client_with(self, *grants: Mapping[str, Any], **options: Any) -> PolarisClient:
+        """Return the service's client of a new principal; see `client`."""
+        return self.client(self.credential(*grants), **options)
+
+    def client(
+        self, credential: tuple[str, str] | None = None, *, scope: str = ALL_ROLES, realm: str | None = None
+    ) -> PolarisClient:
+        """Return the service's client, by default as the administrator, closed at the end of the test."""
+        transport, own_realm = self.transport(), realm or self.polaris.realm
+        tokens = self.tokens(transport, credential, scope=scope, realm=own_realm)
+        return PolarisClient(self.polaris.url, tokens, realm=own_realm, transport=transport)
+
+    def transport(self) -> Transport:
+        http = httpx.Client(timeout=20.0, verify=TLS)
+        self._stack.callback(http.close)
+        return Transport(http)
+
+    def tokens(
+        self, transport: Transport, credential: tuple[str, str] | None = None, **options: Any
+    ) -> OAuth2TokenSource:
+        client_id, secret = credential or self.polaris.credential
+        url, credentials = f"{self.polaris.url}/v1/oauth/tokens", ClientCredentials(client_id, SecretStr(secret))
+        options = {"scope": ALL_ROLES, "realm": self.polaris.realm, **options}
+        return OAuth2TokenSource(url, lambda: credentials, clock=utc_now, transport=transport, **options)
 
     def grant(self, grant: Mapping[str, Any], *, suffix: str = "") -> None:
         answer = self.manage("PUT", self.role_path(f"{self.name}{suffix}", "/grants"), {"grant": dict(grant)})

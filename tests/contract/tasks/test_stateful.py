@@ -205,11 +205,7 @@ def check(kind: type[StoreMachine], most: int, steps: int, **more: Any) -> None:
     run_state_machine_as_test(
         kind,
         settings=settings(
-            max_examples=most,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            **more,
+            max_examples=most, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck), **more
         ),
     )
 

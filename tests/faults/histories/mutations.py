@@ -19,10 +19,7 @@ def _nothing(*_arguments: Any, **_more: Any) -> None:
 @contextmanager
 def _visits() -> Iterator[None]:
     """No name is loaded a second time, whatever traces tables left."""
-    with (
-        patch.object(OwnedPass, "begin_again", _nothing),
-        patch.object(PassNames, "disputed", lambda *_: iter(())),
-    ):
+    with patch.object(OwnedPass, "begin_again", _nothing), patch.object(PassNames, "disputed", lambda *_: iter(())):
         yield
 
 

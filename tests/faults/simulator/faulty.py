@@ -1,13 +1,13 @@
 """Faults of simulated calls: they fail, lose their answer, arrive late, or run after calls of other processes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delegation.idempotency.store import Record, RecordConflict, RecordPage, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads
+from delegation.tasks.stores.base import TaskChange
 from tests.faults.simulator.scheduler import Actor
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REFUSED = (StaleTask, RevisionConflict, TaskExists)
 TRIES = 4
+READS = {"children", "due", "get", "get_many", "get_version", "heads", "history", "parents", "received"}
 
 
 class InvocationDied(BaseException):
@@ -69,32 +70,22 @@ class Faulty:
 class SimulatedStore(Faulty):
     """TaskStore of one process."""
 
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in READS:
+            raise AttributeError(name)
+
+        def read(*arguments: Any, **named: Any) -> Any:
+            self.read()
+            return getattr(self.deployment.memory, name)(*arguments, **named)
+
+        return read
+
     def apply(self, change: TaskChange) -> Task:
         return self.written(lambda: self.deployment.write(self.actor, change), change)
-
-    def get(self, task_id: str) -> Task | None:
-        self.read()
-        return self.deployment.memory.get(task_id)
-
-    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        self.read()
-        return self.deployment.memory.get_many(task_ids)
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
         del tasks
         return False  # each is created alone, which the ledger checks
-
-    def get_version(self, task_id: str, version: int) -> Task | None:
-        self.read()
-        return self.deployment.memory.get_version(task_id, version)
-
-    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        self.read()
-        return self.deployment.memory.history(task_id, after=after, limit=limit)
-
-    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        self.read()
-        return self.deployment.memory.due(now, limit=limit, shards=shards)
 
     def remove(self, task: Task) -> bool:
         return self.written(lambda: self.deployment.remove(self.actor, task))
@@ -102,24 +93,8 @@ class SimulatedStore(Faulty):
     def forget(self, task_id: str, below: int) -> int:
         return self.written(lambda: self.deployment.forget(self.actor, task_id, below))
 
-    def children(self, task_id: str) -> Sequence[Child]:
-        self.read()
-        return self.deployment.memory.children(task_id)
-
-    def parents(self, task_id: str) -> Mapping[str, int]:
-        self.read()
-        return self.deployment.memory.parents(task_id)
-
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         return self.written(lambda: self.deployment.memory.disown(task_id, up_to_attempt))
-
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        self.read()
-        return self.deployment.memory.heads(cursor=cursor, limit=limit)
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        self.read()
-        return self.deployment.memory.received(which, before=before, limit=limit)
 
 
 class SimulatedRecords(Faulty):

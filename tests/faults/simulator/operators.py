@@ -6,14 +6,7 @@ from datetime import timedelta
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller
-from delegation.tasks.pauses import (
-    EVERYTHING,
-    PauseMode,
-    PauseRecord,
-    ReadPauses,
-    WorkPause,
-    nothing_paused,
-)
+from delegation.tasks.pauses import EVERYTHING, PauseMode, PauseRecord, ReadPauses, WorkPause, nothing_paused
 from tests.faults.simulator.scheduler import START, Actor, Simulation
 
 LONGEST = timedelta(minutes=5)

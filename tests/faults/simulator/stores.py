@@ -3,7 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
@@ -17,6 +17,7 @@ from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.index.keys import IndexKey
 
+T = TypeVar("T")
 TABLE: Final = "table"
 PERSISTENCE: Final = "persistence"
 
@@ -56,39 +57,21 @@ class StoreWithoutNonces(MemoryTaskStore):
         return super()._move(before, after, row=row)
 
 
-class ReadRows(Mapping[str, Mapping[int, Task]]):
-    """The rows of all tasks, each read from the store."""
+class OfEachTask(Mapping[str, T]):
+    """What a store has of each task, read when it is asked for."""
 
-    def __init__(self, store: "PersistenceInMemory") -> None:
-        self._store = store
+    def __init__(self, heads: Mapping[str, Task], read: Callable[[str], T]) -> None:
+        self._heads = heads
+        self._read = read
 
-    def __getitem__(self, task_id: str) -> Mapping[int, Task]:
-        found = {row.version: row for row in self._store.history(task_id, limit=10_000)}
-        if not found:
-            raise KeyError(task_id)
-        return found
+    def __getitem__(self, task_id: str) -> T:
+        return self._read(task_id)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._store._heads)
+        return iter(self._heads)
 
     def __len__(self) -> int:
-        return len(self._store._heads)
-
-
-class ReadChildren(Mapping[str, Mapping[str, Child]]):
-    """The children of all tasks, each read from the store."""
-
-    def __init__(self, store: "PersistenceInMemory") -> None:
-        self._store = store
-
-    def __getitem__(self, task_id: str) -> Mapping[str, Child]:
-        return {child.task_id: child for child in self._store.children(task_id)}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._store._heads)
-
-    def __len__(self) -> int:
-        return len(self._store._heads)
+        return len(self._heads)
 
 
 class PersistenceInMemory(PersistenceTaskStore):
@@ -103,11 +86,17 @@ class PersistenceInMemory(PersistenceTaskStore):
 
     @property
     def _rows(self) -> Mapping[str, Mapping[int, Task]]:
-        return ReadRows(self)
+        return OfEachTask(self._heads, self._rows_of)
 
     @property
     def _children(self) -> Mapping[str, Mapping[str, Child]]:
-        return ReadChildren(self)
+        return OfEachTask(self._heads, lambda task_id: {child.task_id: child for child in self.children(task_id)})
+
+    def _rows_of(self, task_id: str) -> Mapping[int, Task]:
+        found = {row.version: row for row in self.history(task_id, limit=10_000)}
+        if not found:
+            raise KeyError(task_id)
+        return found
 
     def apply(self, change: TaskChange) -> Task:
         task = super().apply(change)

@@ -11,11 +11,7 @@ from delegation.errors import RunCancelled, RunHandedOver
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import published
-from delegation.tasks.errors import (
-    DeadlineExceeded,
-    LeaseLost,
-    TaskError,
-)
+from delegation.tasks.errors import DeadlineExceeded, LeaseLost, TaskError
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by

@@ -1,4 +1,4 @@
-"""The properties of a purge in requests to a running stack, and a purge by the id of a dry run's plan."""
+"""A purge by the id of a dry run's plan, with properties in its requests."""
 
 import gzip
 import json
@@ -14,15 +14,6 @@ pytestmark = pytest.mark.stack
     ("properties", "status", "code"),
     [({"outside": "somewhere"}, 400, "INVALID_REQUEST"), ({"outside": "delete"}, 403, "PROPERTY_NOT_ALLOWED")],
 )
-def test_an_invalid_or_forbidden_property_is_refused_by_both_endpoints(world, properties, status, code):
-    table = world.current_table(world.table().name)
-    for path in (EXECUTE, SUBMIT):
-        answer = world.post(path, world.request(table, properties=properties))
-        assert (answer.status_code, answer.json()["error_code"]) == (status, code)
-        assert next(iter(properties)) in answer.json()["message"]
-    assert world.left(table) == table.objects
-
-
 def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
     table = world.table()
     request = world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"})

@@ -66,19 +66,6 @@ def test_an_unknown_task_or_route_is_not_found_by_the_service(world):
     assert world.edge.get("/v1/config").json()["properties"]["idempotency-key-supported"] == "true"
 
 
-@pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
-def test_the_refusal_of_an_invalid_body_names_the_field(world, path):
-    metadata = {"location": "s3://warehouse/lake/x", "table-uuid": str(uuid4()), "format-version": 2}
-    loaded = {"metadata-location": "s3://warehouse/lake/x/metadata/1.json", "metadata": metadata, "config": {}}
-    body = {
-        "common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": world.stack.realm},
-        "operation_parameters": {"table_identity": {**world.identity("x"), "table_name": None}, **loaded},
-    }
-    assert "operation_parameters.table_identity.table_name" in refusal_message(
-        world.post(path, body), 400, "INVALID_REQUEST"
-    )
-
-
 def test_a_repeated_request_gets_the_same_bytes_and_another_body_is_refused(world):
     table, key = world.table(), str(uuid4())
     request = world.request(table)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -22,17 +21,10 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 COMMAND = "from delegation.cli.main import build; build([])()"
 
 
-def variables(world, function):
-    """Return all variables of a function, from one of its processes."""
-    (pid, *_) = eventually(lambda: world.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
-    lines = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
-    return dict(line.split("=", 1) for line in lines if line)
-
-
 @pytest.fixture
 def worker(world, killed_job, tmp_path):
     """A worker with the variables of the functions that it replaces, including those of jobs."""
-    both = {**variables(world, "start_job"), **variables(world, "api")}
+    both = {**world.variables("start_job"), **world.variables("api")}
     given = {name: value for name, value in both.items() if name != "AWS_LAMBDA_FUNCTION_NAME"}  # it is no function
     log = tmp_path / "worker.log"
     with log.open("ab") as output:

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
-
-from infra.local.aws.server import REGION
+from infra.local.backends import AwsKeys, client
 from tests.integration.acceptance.secret_search import Trace
-from tests.integration.acceptance.world import RunningStack
+from tests.integration.acceptance.world import KEYS, RunningStack
 
 # Excluded because they contain secrets by design: stack.json and the private keys of the certificates.
 _EXCLUDED = ("stack.json", "pki")
@@ -39,16 +37,10 @@ def _text(value: Any) -> str:
 
 
 def _tables(world: RunningStack) -> Iterator[Trace]:
-    client = boto3.client(
-        "dynamodb",
-        endpoint_url=world.stack.dynamodb_endpoint,
-        region_name=REGION,
-        aws_access_key_id="operator",
-        aws_secret_access_key="operator",
-    )
-    for page in client.get_paginator("list_tables").paginate():
+    dynamodb = client("dynamodb", world.stack.dynamodb_endpoint, AwsKeys("operator", "operator"))
+    for page in dynamodb.get_paginator("list_tables").paginate():
         for table in page["TableNames"]:
-            for rows in client.get_paginator("scan").paginate(TableName=table):
+            for rows in dynamodb.get_paginator("scan").paginate(TableName=table):
                 for row in rows["Items"]:
                     yield Trace(f"table {table}", _as_json(row))
 
@@ -85,18 +77,12 @@ def _queues(sqs: Any) -> Iterator[Trace]:
 
 def _job_runs(world: RunningStack) -> Iterator[Trace]:
     """Yield the job runs of the endpoint that the functions call."""
-    client = boto3.client(
-        "emr-serverless",
-        endpoint_url=world.variable("start_job", "AWS_ENDPOINT_URL_EMR_SERVERLESS"),
-        region_name=REGION,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    emr = client("emr-serverless", world.variable("start_job", "AWS_ENDPOINT_URL_EMR_SERVERLESS"), KEYS)
     application = world.variable("start_job", "DELEGATION_EMR_APPLICATION_ID")
-    for page in client.get_paginator("list_job_runs").paginate(applicationId=application):
+    for page in emr.get_paginator("list_job_runs").paginate(applicationId=application):
         for run in page["jobRuns"]:
             yield Trace(
-                f"job run {run['name']}", _as_json(client.get_job_run(applicationId=application, jobRunId=run["id"]))
+                f"job run {run['name']}", _as_json(emr.get_job_run(applicationId=application, jobRunId=run["id"]))
             )
 
 

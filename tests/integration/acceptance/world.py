@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-import boto3
 import httpx
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -22,7 +21,7 @@ from pyiceberg.types import LongType, NestedField
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.tasks.direct import versions_of
 from delegation.wire.tasks import TaskRecord
-from infra.local.aws.server import REGION
+from infra.local.backends import AwsKeys, client
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.tables import NAMESPACE, Bucket, Recipe
 from tests.integration.acceptance.secret_search import Trace
@@ -42,6 +41,7 @@ TIMEOUT_SECONDS = 120.0
 ATTEMPT_SECONDS = 900.0
 """For what waits for an attempt: on a busy machine the first one can be lost, and its lease has to expire."""
 
+KEYS = AwsKeys("test", "test")
 T = TypeVar("T")
 
 
@@ -112,13 +112,7 @@ class RunningStack:
 
     def aws(self, service: str) -> Any:
         """Return a client of the emulated AWS."""
-        return boto3.client(
-            service,
-            endpoint_url=self.stack.s3_endpoint if service == "s3" else self.stack.aws_endpoint,
-            region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+        return client(service, self.stack.s3_endpoint if service == "s3" else self.stack.aws_endpoint, KEYS)
 
     # Tables
 
@@ -271,10 +265,13 @@ class RunningStack:
         return dict(_processes(self.process.pid, words))
 
     def variable(self, function: str, name: str) -> str:
-        """Return a variable of a Lambda function, from one of its workers."""
+        return self.variables(function)[name]
+
+    def variables(self, function: str) -> dict[str, str]:
+        """Return the variables of a Lambda function, from one of its workers."""
         (pid, *_) = eventually(lambda: self.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
         variables = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
-        return dict(each.split("=", 1) for each in variables if each)[name]
+        return dict(each.split("=", 1) for each in variables if each)
 
     def secrets(self) -> set[str]:
         """Return all secrets by value: vended and issued ones, those in requests, and the clients' secrets."""

@@ -3,11 +3,14 @@
 import json
 import os
 import select
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+
+import httpx
 
 from infra.local.processes.programs import import_path
 
@@ -86,6 +89,21 @@ class StackProcess:
             self.output += self._popen.stdout.read()
         late.cancel()
         return self._popen.returncode
+
+
+def token(stack: dict[str, str]) -> str:
+    """Return an access token of the stack's client."""
+    form = {name: stack[name] for name in ("client_id", "client_secret", "scope")}
+    answer = httpx.post(stack["token_url"], data={"grant_type": "client_credentials", **form})
+    found: str = answer.raise_for_status().json()["access_token"]
+    return found
+
+
+def edge_of(stack: dict[str, str]) -> httpx.Client:
+    """Return a client of the stack's API with its certificate."""
+    context = ssl.create_default_context(cafile=stack["ca_cert"])
+    context.load_cert_chain(stack["client_cert"], stack["client_key"])
+    return httpx.Client(base_url=stack["edge_url"], verify=context, timeout=60)
 
 
 def descendants(pid: int) -> set[int]:

@@ -1,5 +1,6 @@
 """Both local DynamoDBs keep every acknowledged conditional write while threads compete for one item."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,26 +9,19 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import boto3
 import pytest
 
 from infra.local.aws import dynamodb
 from infra.local.errors import CannotStartError, UnavailableError
 from infra.local.processes.programs import TetheredProcess, import_path
+from tests.contract.task_tables import dynamodb_client
 
 
 @pytest.fixture(params=["moto_dynamodb", pytest.param("dynamodb_local", marks=pytest.mark.dynamodb_local)])
 def client(request):
     server = request.getfixturevalue(request.param)
-    client = boto3.client(
-        "dynamodb",
-        endpoint_url=server.url,
-        region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
-    yield client
-    client.close()
+    with contextlib.closing(dynamodb_client(server.url)) as client:
+        yield client
 
 
 def test_no_acknowledged_write_is_lost_when_threads_compete(client):

@@ -6,9 +6,9 @@ import stat
 import uuid
 from pathlib import Path
 
-import boto3
 import pytest
 
+from infra.local.backends import AwsKeys, client
 from infra.local.emr import spark_jobs
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import JobRequestError, LocalSparkJobs, SparkCommand
@@ -31,13 +31,7 @@ class Emr:
             **({} if python is None else {"python": python}),
         )
         self.server = EmrServerlessEndpoint(jobs, region="us-east-1", account="123456789012").start()
-        self.client = boto3.client(
-            "emr-serverless",
-            endpoint_url=self.server.url,
-            region_name="us-east-1",
-            aws_access_key_id="local",
-            aws_secret_access_key="local",
-        )
+        self.client = client("emr-serverless", self.server.url, AwsKeys("local", "local"))
 
     def start(self, token=None, *arguments, parameters="", entry_point=str(JOB), **options):
         driver = {"entryPoint": entry_point, "entryPointArguments": list(arguments)}

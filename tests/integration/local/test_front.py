@@ -24,6 +24,10 @@ HANDLERS = Path(__file__).parent / "fixtures"
 BASE = "/delegation-service/api"
 
 
+def refusal(code, message):
+    return {"error_code": code, "message": message, "type": f"{ERROR_PAGE}#{code}"}
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
     return CertificateAuthority.create(tmp_path_factory.mktemp("pki"))
@@ -157,42 +161,10 @@ def test_an_answer_is_passed_byte_for_byte(call):
 @pytest.mark.parametrize(
     ("token", "status", "body"),
     [
-        (
-            None,
-            401,
-            {
-                "error_code": "UNAUTHORIZED",
-                "message": "a valid access token is needed",
-                "type": f"{ERROR_PAGE}#UNAUTHORIZED",
-            },
-        ),
-        (
-            "deny",
-            403,
-            {
-                "error_code": "FORBIDDEN",
-                "message": "User is not authorized to access this resource with an explicit deny",
-                "type": f"{ERROR_PAGE}#FORBIDDEN",
-            },
-        ),
-        (
-            "other",
-            403,
-            {
-                "error_code": "FORBIDDEN",
-                "message": "User is not authorized to access this resource",
-                "type": f"{ERROR_PAGE}#FORBIDDEN",
-            },
-        ),
-        (
-            "broken",
-            500,
-            {
-                "error_code": "INTERNAL_ERROR",
-                "message": "the authorizer failed",
-                "type": f"{ERROR_PAGE}#INTERNAL_ERROR",
-            },
-        ),
+        (None, 401, refusal("UNAUTHORIZED", "a valid access token is needed")),
+        ("deny", 403, refusal("FORBIDDEN", "User is not authorized to access this resource with an explicit deny")),
+        ("other", 403, refusal("FORBIDDEN", "User is not authorized to access this resource")),
+        ("broken", 500, refusal("INTERNAL_ERROR", "the authorizer failed")),
     ],
 )
 def test_an_unauthorized_caller_gets_the_gateway_response_as_deployed(call, token, status, body):
@@ -215,10 +187,7 @@ def test_the_authorizer_is_invoked_for_every_request(url, authority, client_pair
 @pytest.mark.parametrize("path", ["raise", "malformed"])
 def test_a_failing_integration_is_a_bad_gateway(call, path):
     status, _, body = call("GET", f"{BASE}/v1/{path}")
-    assert (status, json.loads(body)) == (
-        502,
-        {"error_code": "INTERNAL_ERROR", "message": "Internal server error", "type": f"{ERROR_PAGE}#INTERNAL_ERROR"},
-    )
+    assert (status, json.loads(body)) == (502, refusal("INTERNAL_ERROR", "Internal server error"))
 
 
 @pytest.mark.parametrize("path", ["/", "/elsewhere", f"{BASE}x/v1/config"])
@@ -259,12 +228,8 @@ def test_a_slow_integration_is_a_gateway_time_out_and_continues(pool, authority,
             path = f"{BASE}/v1/slow?fifo={quote(str(fifo))}"
             connection.request("GET", path, headers={"Authorization": "allow"})
             response = connection.getresponse()
-            refusal = {
-                "error_code": "TIMEOUT",
-                "message": "the service did not answer in time",
-                "type": f"{ERROR_PAGE}#TIMEOUT",
-            }
-            assert (response.status, json.loads(response.read())) == (504, refusal)
+            late = refusal("TIMEOUT", "the service did not answer in time")
+            assert (response.status, json.loads(response.read())) == (504, late)
             assert response.headers["Retry-After"] == "2"
         # The function still waits for this end of the pipe.
         fifo.open("wb").close()

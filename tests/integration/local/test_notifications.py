@@ -3,18 +3,16 @@
 import json
 import signal
 import socket
-import ssl
 import stat
 import sys
 import threading
 
-import httpx
 import pytest
 
 from delegation.client.callbacks import CallbackVerifier
 from infra.local.identities import KeyPair
 from infra.local.resources import CALLBACK_KEYS
-from tests.integration.local.stack_process import StackProcess
+from tests.integration.local.stack_process import StackProcess, edge_of, token
 from tests.unit.notifications.receiver import serving
 
 pytestmark = [
@@ -44,19 +42,9 @@ def free_port():
 
 
 def submitted(stack):
-    form = {
-        "grant_type": "client_credentials",
-        "client_id": stack["client_id"],
-        "client_secret": stack["client_secret"],
-        "scope": stack["scope"],
-    }
-    token = httpx.post(stack["token_url"], data=form).raise_for_status().json()["access_token"]
-    context = ssl.create_default_context(cafile=stack["ca_cert"])
-    context.load_cert_chain(stack["client_cert"], stack["client_key"])
-    headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=stack["edge_url"], verify=context, timeout=60, headers=headers) as client:
-        body = {**TABLE, "common_payload": {**TABLE["common_payload"], "realm_identifier": stack["realm"]}}
-        answer = client.post("/v1/tasks", json=body)
+    body = {**TABLE, "common_payload": {**TABLE["common_payload"], "realm_identifier": stack["realm"]}}
+    with edge_of(stack) as edge:
+        answer = edge.post("/v1/tasks", json=body, headers={"Authorization": f"Bearer {token(stack)}"})
     assert answer.status_code == 202, answer.text
     return answer.json()["delegation_task_id"]
 

@@ -4,13 +4,11 @@ import json
 import os
 import signal
 import socket
-import ssl
 import sys
 
-import httpx
 import pytest
 
-from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
+from tests.integration.local.stack_process import StackProcess, all_ended, descendants, edge_of, token, watch
 
 pytestmark = [
     pytest.mark.long,
@@ -41,27 +39,9 @@ def stack(running):
     return running.ready()
 
 
-def tls(stack, certificate=None):
-    context = ssl.create_default_context(cafile=stack["ca_cert"])
-    if certificate:
-        context.load_cert_chain(*certificate)
-    return context
-
-
-def token(stack):
-    form = {
-        "grant_type": "client_credentials",
-        "client_id": stack["client_id"],
-        "client_secret": stack["client_secret"],
-        "scope": stack["scope"],
-    }
-    return httpx.post(stack["token_url"], data=form).raise_for_status().json()["access_token"]
-
-
 @pytest.fixture
 def edge(stack):
-    context = tls(stack, (stack["client_cert"], stack["client_key"]))
-    with httpx.Client(base_url=stack["edge_url"], verify=context, timeout=60) as client:
+    with edge_of(stack) as client:
         yield client
 
 
@@ -121,9 +101,9 @@ def assert_uses(other, stack):
     """The stack `other` works with the given Polaris, S3 and DynamoDB of `stack`."""
     shared = ("polaris_url", "polaris_credential", "warehouse", "s3_endpoint", "dynamodb_endpoint")
     assert {name: other[name] for name in shared} == {name: stack[name] for name in shared}
-    context = tls(other, (other["client_cert"], other["client_key"]))
-    url = f"{other['edge_url']}/v1/tasks/{os.urandom(16).hex()}"
-    answer = httpx.get(url, verify=context, headers={"Authorization": f"Bearer {token(other)}"}, timeout=60)
+    with edge_of(other) as edge:
+        url = f"/v1/tasks/{os.urandom(16).hex()}"
+        answer = edge.get(url, headers={"Authorization": f"Bearer {token(other)}"})
     assert answer.status_code in {400, 404}
 
 

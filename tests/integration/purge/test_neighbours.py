@@ -18,39 +18,27 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.table_access import vended_store
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.privileges import SERVICE, Privilege
-from tests.integration.local.test_catalog import (
-    BUCKET,
+from tests.integration.local.catalog_world import (
     ORDERS,
-    SCHEMA,
     Stack,
     connect,
+    emptied,
     filled_orders,
     objects,
     polaris,
     rows,
+    running,
 )
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    stack = Stack()
-    yield stack
-    stack.stop()
+    yield from running()
 
 
 @pytest.fixture(autouse=True)
-def bucket(stack: Stack) -> Iterator[None]:
-    stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    yield
-    owner = connect(stack, "owner")
-    deeper = [deep for namespace in owner.list_namespaces() for deep in owner.list_namespaces(namespace)]
-    for namespace in [*deeper, *owner.list_namespaces()]:
-        for table in owner.list_tables(namespace):
-            owner.drop_table(table)
-        owner.drop_namespace(namespace)
-    for key in objects(stack):
-        stack.admin.delete_object(Bucket=BUCKET, Key=key)
-    stack.admin.delete_bucket(Bucket=BUCKET)
+def clean(stack: Stack) -> Iterator[None]:
+    yield from emptied(stack)
 
 
 def purge(stack: Stack, **options: Any) -> tuple[PurgeResult, MemoryPlanStore]:
@@ -91,33 +79,6 @@ def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Sta
     assert sorted(clone.scan().to_arrow()["id"].to_pylist()) == [1, 2, 4]
     [checked] = read_index(plans, result.plan_ids[0]).neighbours
     assert (checked.identifier, checked.overlaps) == ("lake.sales.clone", True)
-
-
-def test_a_nested_table_survives_and_a_table_without_overlap_is_not_read(stack: Stack) -> None:
-    table = filled_orders(stack)
-    owner = connect(stack, "owner")
-    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
-    nested = owner.create_table(("sales", "nested"), SCHEMA, location=f"{table.location()}/data/nested")
-    nested.append(rows((7, "eu")))
-    owner.create_table(("sales", "beside"), SCHEMA).append(rows((8, "eu")))
-    rest = {key for key in objects(stack) if "/nested/" in key or "/beside/" in key}
-    result, plans = purge(stack)
-    assert set(objects(stack)) == rest
-    checked = read_index(plans, result.plan_ids[0]).neighbours
-    assert {one.identifier: one.overlaps for one in checked} == {"lake.sales.beside": False, "lake.sales.nested": True}
-
-
-def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: Stack) -> None:
-    table = filled_orders(stack)
-    owner = connect(stack, "owner")
-    owner.create_namespace(("other",))
-    owner.create_namespace(("other", "deep"))
-    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
-    owner.register_table(("other", "deep", "clone"), table.metadata_location)
-    shared = set(objects(stack))
-    result, _plans = purge(stack, overlap_scan="catalog")
-    assert set(objects(stack)) == shared
-    assert result.files_deleted == 0
 
 
 def test_nothing_is_deleted_without_the_right_to_list_namespaces(stack: Stack) -> None:

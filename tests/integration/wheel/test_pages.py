@@ -1,4 +1,4 @@
-"""What users do with the wheel alone: every block of README, client.md, command.md and curl.md beside a running stack.
+"""What users do with the wheel alone: every block of README and client.md beside a running stack.
 
 The stack runs from the checkout, as a deployment would run elsewhere; client and command come from the wheel, in an
 environment and a directory that have nothing of this checkout.
@@ -7,13 +7,10 @@ environment and a directory that have nothing of this checkout.
 import json
 import os
 import re
-import shlex
-import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,17 +21,7 @@ from tests.unit.extras.fresh import FreshEnvironment, built_wheel
 from tests.unit.extras.readme import examples
 
 pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.timeout(900)]
-COMMAND_PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
 CLIENT_PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
-CURL_PAGE = (ROOT / "docs" / "curl.md").read_text(encoding="utf-8")
-OF_A_CHECKOUT = "local"
-"""The group of commands that a checkout has and the wheel has not."""
-
-
-def lines_of(page: str) -> list[str]:
-    """Return the commands in the indented blocks of a page, each once."""
-    found = re.findall(r"^    (delegation [^\n]+)$", page, re.MULTILINE)
-    return [line for line in dict.fromkeys(found) if line.split()[1] != OF_A_CHECKOUT]
 
 
 def python_blocks(page: str) -> list[str]:
@@ -163,49 +150,6 @@ def test_the_executor_of_the_clients_page(user):
     assert "'orders'" not in listed
     assert "'events'" in listed
     assert "[" in user.done("python", "-c", f"{EXECUTOR}\n{drops}\nprint(behaviors(None))", STACK=str(user.stack))
-
-
-@pytest.mark.usefixtures("tables")
-@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_the_blocks_of_the_page_for_curl(user):
-    blocks = re.findall(r"^```bash\n(.*?)^```", CURL_PAGE, re.MULTILINE | re.DOTALL)
-    script = "\n".join(("set -euo pipefail", *blocks))
-    bash = shutil.which("bash") or "bash"
-    variables = {**user.variables(), "STACK": str(user.stack)}
-    done = subprocess.run(
-        [bash, "-c", script], cwd=user.folder, env=variables, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"status":"SUCCESS"' in done.stdout.replace(" ", "")
-
-
-@pytest.fixture(scope="module")
-def help_of(user: User) -> Callable[[tuple[str, ...]], str]:
-    """What `--help` prints after some words, each asked once."""
-
-    @cache
-    def found(path: tuple[str, ...]) -> str:
-        return user.done("delegation", *path, "--help")
-
-    return found
-
-
-def command_help(words: list[str], help_of: Callable[[tuple[str, ...]], str]) -> str:
-    """Return the help of the command that a line runs."""
-    length = 1
-    while "COMMAND [ARGS]" in (found := help_of(tuple(words[1 : 1 + length]))) and len(words) > 1 + length:
-        length += 1
-    return found
-
-
-@pytest.mark.parametrize("line", lines_of(COMMAND_PAGE))
-def test_a_line_of_the_commands_page_has_a_command_with_its_options(help_of, line):
-    words = shlex.split(line)
-    if words[1] == "--profile":
-        del words[1:3]
-    found = command_help(words, help_of)
-    options = [word.partition("=")[0] for word in words if word.startswith("--")]
-    assert [option for option in options if option not in found] == []
 
 
 def test_the_status_page_answers(user):

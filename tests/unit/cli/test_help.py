@@ -8,6 +8,7 @@ from typer.main import get_command
 
 from delegation.cli.main import BUILT_IN, ENTRY_POINTS, build
 from delegation.edge.codes import by_code, codes, codes_of_the_command
+from tests.paths import ROOT
 
 STANDARD = {"help", "install_completion", "show_completion"}
 
@@ -44,17 +45,20 @@ ADVICE = [
     *(code.command for code in by_code().values() if code.command),
     *(code.action for code in codes_of_the_command().values()),
 ]
+PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^    (delegation [a-z][^\n]+)$", PAGE, re.MULTILINE)
 
 
-def test_advice_names_commands_and_options_that_exist():
-    called = [found for text in ADVICE for found in CALLED.findall(text)]
+def test_advice_and_examples_name_commands_and_options_that_exist():
+    called = [found for text in ADVICE for found in CALLED.findall(text)] + EXAMPLES
     assert len(called) > 15
     wrong = []
     for text in called:
         words = [word for word in text.split() if word.islower() and not word.startswith("-")]
         known = [" ".join(words[:at]) for at in range(2, len(words) + 1) if " ".join(words[:at]) in ALL]
-        names = [] if not known else [name for one in ALL[known[-1]].params for name in one.opts]
-        if not known or not set(re.findall(r"--[a-z-]+", text)) <= set(names):
+        params = ALL[known[-1]].params if known else ()
+        names = {name for one in params for name in (*one.opts, *one.secondary_opts)}
+        if not known or not set(re.findall(r"--[a-z-]+", text)) <= names:
             wrong.append(text)
     assert wrong == []
 

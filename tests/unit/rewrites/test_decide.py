@@ -71,11 +71,7 @@ def test_the_cold_partition_is_selected_by_a_filter() -> None:
     found = decided(busy_table())
     assert found.choice.left == {Left.HOT: 1}
     assert found.rewrite == DataFilesRewrite(
-        options={
-            "target-file-size-bytes": "1000",
-            "min-input-files": "5",
-            "max-concurrent-file-group-rewrites": "5",
-        },
+        options={"target-file-size-bytes": "1000", "min-input-files": "5", "max-concurrent-file-group-rewrites": "5"},
         partitions={"type": "eq", "term": "day", "value": "a"},
     )
     assert (found.estimate.files, found.estimate.files_after) == (9, 1)

@@ -106,10 +106,7 @@ def test_nested_columns_void_fields_and_tables_of_version_1() -> None:
             {"id": 3, "name": "c", "type": "int"},
         ]
     }
-    spec = [
-        {"name": "b", "transform": "identity", "source-id": 2},
-        {"name": "c", "transform": "void", "source-id": 3},
-    ]
+    spec = [{"name": "b", "transform": "identity", "source-id": 2}, {"name": "c", "transform": "void", "source-id": 3}]
     found = PartitionFilter.of({"schema": schema, "partition-spec": spec})
     partition = Partition(0, ((1000, 5), (1001, None)))
     assert found.of_partition(partition) == {"type": "eq", "term": "a.b", "value": 5}

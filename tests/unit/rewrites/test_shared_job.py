@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from delegation.orchestration.failures import Step
 from delegation.removal.behaviors import KILLED_TWICE
 from delegation.rewrites.behavior import SHARED, SHARED_WAIT, SharedWorkerTask, is_left
-from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
+from delegation.rewrites.context import RewriteAttempt
 from delegation.rewrites.fence import Gate
 from delegation.rewrites.shared_job import LeftRewrites, RewriteWorkerBehavior, WorkerJob, release_former
 from delegation.rewrites.task_type import ANY_TASK, COMPACTION_TASK_TYPE, LOSSES, WORKER_ID
@@ -32,26 +32,9 @@ from delegation.wiring.types import TYPES, default_properties
 from tests.kit.lakes.lake import filled
 from tests.kit.tasks.services import task_service
 from tests.kit.worlds.rewriting import NOTHING, RewritingWorld
+from tests.unit.rewrites.test_worker import Died, StandIn, codes
 
 STATES = {"prepare", "inline", "spark", "complete"}
-
-
-class Died(BaseException):
-    """The job ended: nothing in it continues."""
-
-
-@dataclass
-class StandIn:
-    """A RewriteEngine without Spark; `acts` are what it does with a table."""
-
-    acts: dict[str, Callable[[], object]] = field(default_factory=dict)
-    began: list[str] = field(default_factory=list)
-    iceberg_version: str = "1.12.0"
-
-    def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
-        self.began.append(gate.identifier.name)
-        self.acts.get(gate.identifier.name, int)()
-        return Performed(groups=1, groups_done=1)
 
 
 class SharingWorld(RewritingWorld):
@@ -143,10 +126,6 @@ def world() -> SharingWorld:
     return filled(SharingWorld(), "a", "b", "c")
 
 
-def codes(world: SharingWorld, task: Task) -> list[str]:
-    return [str(row.error_code) for row in world.history(task.task_id) if row.status is Status.RETRY_SCHEDULED]
-
-
 def test_one_job_rewrites_many_tables_and_their_attempts_that_waited_for_it_do_not_count(world: SharingWorld) -> None:
     tasks = world.ask("a", "b", "c")
     world.executions()
@@ -194,7 +173,7 @@ def test_the_next_job_releases_what_a_job_held_that_died(world: SharingWorld) ->
 
     both = threading.Barrier(2)
 
-    def dies() -> None:
+    def dies(_gate: Gate, _attempt: RewriteAttempt) -> None:
         both.wait(30)
         raise Died
 
@@ -239,7 +218,7 @@ def test_a_cancelled_worker_hands_its_tables_over(world: SharingWorld) -> None:
     (a,) = world.ask("a")
     begun = threading.Event()
 
-    def works() -> None:
+    def works(_gate: Gate, _attempt: RewriteAttempt) -> None:
         begun.set()
         for _ in range(3_000):
             if world.tasks.is_draining:

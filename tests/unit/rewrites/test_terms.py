@@ -137,12 +137,7 @@ def test_more_concurrent_rewrites_than_the_operator_allows_are_refused_and_lower
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("cold-after", "soon"),
-        ("min-benefit", "much"),
-        ("max-concurrent-file-group-rewrites", "0"),
-        ("cold-aftr", "1h"),
-    ],
+    [("cold-after", "soon"), ("min-benefit", "much"), ("max-concurrent-file-group-rewrites", "0"), ("cold-aftr", "1h")],
 )
 def test_a_wrong_setting_of_the_operator_is_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=name):

@@ -55,10 +55,7 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_writes.ForgottenVersion, (writes.advance_from_a_former_version_is_stale,)),
     Broken(
         broken_writes.ForgottenNonce,
-        (
-            writes.advance_repeated_with_its_nonce_succeeds_again,
-            writes.revise_repeated_with_its_nonce_succeeds_again,
-        ),
+        (writes.advance_repeated_with_its_nonce_succeeds_again, writes.revise_repeated_with_its_nonce_succeeds_again),
     ),
     Broken(broken_writes.NonceOfTheHeadOnly, (writes.advance_is_recognized_below_a_later_head,)),
     Broken(
@@ -83,15 +80,11 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_reads.HistoryBackwards, (reads.history_pages_in_order_while_the_task_runs,)),
     Broken(broken_reads.HeadAsAVersion, (reads.a_version_is_a_row_never_the_head,)),
     Broken(
-        broken_reads.TerminalStaysDue,
-        (reads.a_terminal_task_leaves_the_index, reads.due_follows_the_head_not_the_rows),
+        broken_reads.TerminalStaysDue, (reads.a_terminal_task_leaves_the_index, reads.due_follows_the_head_not_the_rows)
     ),
     Broken(
         broken_reads.DueUnordered,
-        (
-            reads.due_lists_what_is_due_oldest_first,
-            reads.due_returns_at_most_the_limit_and_the_oldest_of_all_shards,
-        ),
+        (reads.due_lists_what_is_due_oldest_first, reads.due_returns_at_most_the_limit_and_the_oldest_of_all_shards),
     ),
     Broken(broken_reads.DueTooEarly, (reads.a_rewritten_head_moves_within_the_index,)),
     Broken(broken_reads.DueTooLate, (reads.due_lists_what_is_due_oldest_first,)),
@@ -142,10 +135,7 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_admission.QueuedTooEarly, (admission.queued_has_the_longest_waiting_of_each_lane,)),
     Broken(
         broken_admission.EndedStaysRunning,
-        (
-            admission.a_task_is_queued_then_running_then_neither,
-            admission.an_ended_attempt_frees_its_place_in_one_write,
-        ),
+        (admission.a_task_is_queued_then_running_then_neither, admission.an_ended_attempt_frees_its_place_in_one_write),
     ),
     Broken(broken_admission.CountsEveryHolder, (admission.a_task_without_a_lane_is_not_counted,)),
     Broken(

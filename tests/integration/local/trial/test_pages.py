@@ -36,7 +36,7 @@ def test_the_page_of_upkeep_sets_what_the_demo_sets():
     given = parse_properties([value for name, value in pairwise(UPKEEP[0]) if name == "--property"])
     assert given == trial_properties("lake")
     assert [" ".join(words[:2]) for words in UPKEEP[1:]] == [
-        *("local tables", "policy create", "policy attach", "policy detach"),
+        *("local tables", "policy create", "policy attach", "policy detach")
     ]
 
 
