@@ -279,3 +279,9 @@ def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(deployed, monkeyp
 def test_a_malformed_input_is_refused_naming_the_field(name, deployed, monkeypatch):
     with pytest.raises(DelegationError, match="task_id", check=coded("MALFORMED_STEP")):
         entry(name, deployed, monkeypatch).handler({"task_id": "x", "n": 1}, Context())
+
+
+def test_make_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = held(deployed, monkeypatch)
+    assert invoke("make_due", deployed, monkeypatch)["next"] == "due"
+    assert tasks.reads.get(TASK_ID).status is Status.RETRY_SCHEDULED

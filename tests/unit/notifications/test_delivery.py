@@ -288,3 +288,15 @@ def test_each_kind_of_delivery_has_a_queue_of_its_own(receiver):
     site.finish(site.held())
     pools = {owed.channel: {pool_of(owed), pool_of(owed, apart=True)} for owed in site.left(OWED)}
     assert pools == {"event": {Pool.EVENTS, Pool.APART}, "callback:catalog": {Pool.CALLBACKS, Pool.APART}}
+
+
+def test_a_queue_that_is_down_delays_only(receiver):
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    site.finish(site.held())
+    site.clock.advance(2 * MINUTE)
+    site.sweep()
+    assert site.messages == []
+    site.queue_is_down = False
+    site.clock.advance(2 * MINUTE)
+    assert site.settle() == [DeliveryOutcome.DELIVERED]

@@ -12,6 +12,7 @@ from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, Malf
 from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.lanes import Caps, Running, Traits
 from delegation.tasks.life.model import Status, Task
@@ -291,3 +292,16 @@ def test_a_batch_of_messages_admits_once_and_starts_what_was_counted(monkeypatch
     assert passes == [{ANY_TASK}]
     with pytest.raises(MalformedDispatch, match="n: must be"):
         inbox.take(message(other, -1))
+
+
+def test_the_store_fails_before_anything_is_admitted() -> None:
+    site = NotedAdmission()
+    site.submit()
+
+    def down(point: str) -> None:
+        if point == "before running":
+            raise StoreUnavailable("no answer")
+
+    site.store.fault = down
+    with pytest.raises(StoreUnavailable):
+        site.admission.run()

@@ -21,6 +21,7 @@ from delegation.tasks.stores.admission import (
     Register,
     merged,
     page_of,
+    queued,
     register_item,
     register_of,
 )
@@ -355,3 +356,11 @@ def test_a_large_task_moves_to_the_running_ones_when_its_work_begins() -> None:
     site.acquire(other)
     site.tasks.leases.heartbeat(other, 1, lambda now: Lease.lasting(HOUR, now), engine="inline")
     assert all(one.is_begun for one in MemoryTaskStore.running(site.store))
+
+
+def test_whether_a_task_waits_is_seen_behind_lanes_whose_time_has_not_come() -> None:
+    site = NotedAdmission()
+    site.submit(at=NOW + HOUR, traits=Traits("a"))
+    assert not any(queued(site.store, site.clock(), each=1))
+    site.submit(traits=Traits("b"))
+    assert any(queued(site.store, site.clock() + MINUTE, each=1))

@@ -97,3 +97,10 @@ def test_a_job_run_that_cannot_be_read_is_cancelled_all_the_same() -> None:
 
     EmrServerless(Client(), "app").cancel("run")
     assert cancelled == ["run"]
+
+
+def test_an_attempt_ends_only_after_its_job_run_was_cancelled(driven: Driven) -> None:
+    """The run was taken for gone, and is known again when the attempt is about to end."""
+    driven.steps.complete(driven.step)
+    assert driven.task.status is Status.RETRY_SCHEDULED
+    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]

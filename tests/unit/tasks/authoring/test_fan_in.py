@@ -40,7 +40,7 @@ def test_work_runs_again_only_when_its_children_have_ended() -> None:
     harness = TaskHarness(half, halves)
     handle = harness.submit(halves.of([2, 4, 6]))
     harness.run_until_idle()
-    assert handle.result() == 6
+    assert (handle.result(), len(handle.children())) == (6, 3)
     assert sorted(runs) == ["half 2", "half 4", "half 6", "halves", "halves"]
     assert handle.get().unexcused_attempts == 1
 
@@ -95,3 +95,14 @@ def test_a_child_of_a_type_that_the_harness_lacks_is_named_at_once() -> None:
     assert runs == ["halves"]
     with pytest.raises(MissingBehaviorError, match=r"acme\.half "):
         harness.submit(half.of(2))
+
+
+def test_each_run_of_a_recurring_parent_has_children_of_its_own() -> None:
+    harness = TaskHarness(half, halves)
+    handle = harness.submit(halves.of([2]), every=HOUR)
+    harness.run_until_idle()
+    first = handle.peek()
+    harness.advance(HOUR)
+    harness.run_until_idle()
+    assert (first, handle.peek()) == (handle.peek(), first)
+    assert runs.count("half 2") == 2

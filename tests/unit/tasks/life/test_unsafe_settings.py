@@ -1,6 +1,7 @@
 """Settings that cannot be safe are refused with the reason, and names of task types that nobody knows with theirs."""
 
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -99,3 +100,8 @@ VALUES = {"max-attempts": "3", "jitter": "true", "backoff-multiplier": "2"}
 def test_any_name_of_a_kind_has_its_own_policy(kind: str, key: str) -> None:
     policies = Policies.from_properties({f"delegation.retry.{kind}.{key}": VALUES[key]})
     assert set(policies.by_type) == {kind} - {"default"}
+
+
+@pytest.mark.parametrize("retention", ["91d", "100d", "P3650D"])
+def test_a_longer_retention_is_accepted(retention: str) -> None:
+    assert Policies.from_properties({RETENTION: retention}).maintenance.retention >= timedelta(days=91)

@@ -1,5 +1,6 @@
 """Submitting, running and waiting; several tests have the names of upstream's tests for reliable tasks."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -145,3 +146,26 @@ def test_work_that_outlives_its_lease_stops_at_the_next_checkpoint(site: Site) -
     site.worker("w", behavior).run_once()
     assert reached == []
     assert site.head(submitted.task_id).status is Status.RUNNING
+
+
+def test_a_completion_can_be_awaited_or_forgotten(site: Site) -> None:
+    submitted = site.client().submit(ADD, ONE)
+
+    async def both() -> Total | None:
+        _done, total = await asyncio.gather(asyncio.to_thread(site.worker("w", ADD).run_once), submitted.handle)
+        return total
+
+    assert asyncio.run(both()) == Total(total=3)
+
+
+def test_a_stopped_worker_hands_its_task_over(site: Site) -> None:
+    def stopped_meanwhile(parameters: Sum, run: AttemptContext) -> Total:
+        worker.stop()
+        run.checkpoint()
+        return Total(total=parameters.left)
+
+    submitted = site.client().submit(ADD, ONE)
+    worker = site.worker("w", Behavior("ADD", Sum, stopped_meanwhile, result=Total, identify=identity))
+    worker.run_once()
+    head = site.head(submitted.task_id)
+    assert (head.status, head.error_code, head.unexcused_attempts) == (Status.RETRY_SCHEDULED, "HANDED_OVER", 0)

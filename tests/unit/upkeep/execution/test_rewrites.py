@@ -331,3 +331,9 @@ def test_a_policy_of_manifests_becomes_a_rewrite_of_manifests() -> None:
     assert run_kinds((kind,), "lake").started == 0
     run = world.health("t").runs[MANIFESTS_TASK_TYPE]
     assert (run.outcome, run.used.files) == ("SUCCESS", 40)
+
+
+def test_a_table_may_turn_its_compaction_off(world: Fleet) -> None:
+    world.documents["t"]["properties"] = OFF
+    assert world.compact() == 0
+    assert world.outcome() == "OFF"

@@ -413,3 +413,24 @@ def test_an_unreadable_age_is_an_error_and_a_catalog_without_policies_requires_n
         permissions.age_of(world.loaded("t"))
     world.policies.broken[target] = PoliciesNotSupported("no", status=404)
     assert permissions.age_of(world.loaded("t")) == timedelta(0)
+
+
+def test_a_table_that_a_guard_refuses_is_tried_again_on_another_day(world: Coast) -> None:
+    world.write("t", [1.0], properties={"gc.enabled": "false"})
+    assert world.sweep() == 0
+    assert world.health("t").runs[TASK_TYPE].outcome == "GC_DISABLED"
+    loads = world.loads["t"]
+    world.later(minutes=45)
+    world.sweep()
+    assert world.loads["t"] == loads
+    world.later(days=1)
+    world.sweep()
+    assert (world.loads["t"], world.health("t").runs[TASK_TYPE].failures) == (loads + 1, 2)
+
+
+def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:
+    del world.documents["t"]
+    assert world.sweep() == 0
+    world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no", status=404)
+    counts = run_kinds((world.sweeps(),), "lake")
+    assert (counts.started, counts.unread) == (0, 0)

@@ -68,3 +68,7 @@ def test_thousands_of_needs_with_a_small_budget_take_few_steps() -> None:
     """A choice for each day, not for each quarter of an hour."""
     found = simulated(*(need(f"t{n}") for n in range(2_000)), terms=PolicyTerms(budget=Budget(bytes=10)), days=60)
     assert len(found.runs) == 60 + 1
+
+
+def test_after_a_failure_it_begins_when_the_pause_is_over() -> None:
+    assert begins(simulated(need("a", not_before=NOW + 3 * HOUR))) == [("a", NOW + 3 * HOUR)]
