@@ -71,7 +71,7 @@ def compaction_need(health: TableHealth) -> RewriteNeed | None:
     if not small and not deletes:
         return None
     size = (health.small_bytes or 0) if small else 0
-    data_files = max(health.files - health.delete_files, 1)
+    data_files = max(health.files, 1)
     others = max(data_files - health.small_files, 0)
     deleted_from = min(deletes, max(data_files - small, 0))
     # The number of small files does not indicate the size of the others.

@@ -298,6 +298,8 @@ def test_the_need_of_a_compaction_counts_small_files_and_deletes() -> None:
     deletes = compaction_need(health(files=10, bytes=100, deletion_vectors=3))
     assert (deletes.gain, deletes.files, deletes.bytes) == (3, 3, 30)
     assert deletes.per_cost > 0
+    apart = compaction_need(health(files=10, bytes=100, delete_files=3))
+    assert apart == deletes  # `files` are data files
     # A file of 400 bytes has the deletes, not one of the average of 49.
     assert compaction_need(health(files=9, bytes=440, small_files=8, small_bytes=40, deletion_vectors=1)).bytes == 440
 
