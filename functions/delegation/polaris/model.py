@@ -116,17 +116,20 @@ MARK: Final = "delegation.task-id"
 """In the summary of a snapshot: the task that committed it (`rewrites.commits`)."""
 _METADATA: Final = "metadata"
 _SNAPSHOTS: Final = "snapshots"
+_SCHEMAS: Final = "schemas"
 _CURRENT: Final = "current-snapshot-id"
 _NOT_KEPT: Final[Mapping[str, str]] = {
     _SNAPSHOTS: "summary",
-    "schemas": "fields",
+    _SCHEMAS: "fields",
     "statistics": "blob-metadata",
 }
 """The lists of table metadata that are read element by element, and the member of each that is not kept.
 
-Of the current snapshot's summary the totals are kept, and all of one that has MARK. Nothing is kept of `snapshot-log`.
+The current schema is kept, the summary of a snapshot that has MARK, and of the current one its operation and totals. Of
+another that replaced files only that is kept. Nothing is kept of `snapshot-log`.
 """
 _LOG: Final = "snapshot-log"
+_REPLACED: Final[Mapping[str, Any]] = {"operation": "replace"}
 
 
 def read_document(data: bytes) -> Any:
@@ -180,6 +183,9 @@ def _elements(text: "_Text", name: str, around: Mapping[str, Any]) -> Iterator[A
 
 
 def _kept(element: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict[str, Any]:
+    schema_id = element.get("schema-id")
+    if name == _SCHEMAS and schema_id == around.get("current-schema-id", schema_id):
+        return element
     # Interned: the scanner creates a new string for each element's names.
     kept = {intern(key): value for key, value in element.items() if key != _NOT_KEPT.get(name)}
     summary = element.get("summary") if name == _SNAPSHOTS else None
@@ -187,7 +193,10 @@ def _kept(element: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict
     if isinstance(summary, dict) and MARK in summary:
         kept["summary"] = summary
     elif isinstance(summary, dict) and snapshot_id == around.get(_CURRENT, snapshot_id):
-        kept["summary"] = {intern(key): value for key, value in summary.items() if key.startswith("total-")}
+        shown = ("operation", "total-")
+        kept["summary"] = {intern(key): value for key, value in summary.items() if key.startswith(shown)}
+    elif isinstance(summary, dict) and summary.get("operation") == _REPLACED["operation"]:
+        kept["summary"] = _REPLACED
     return kept
 
 
