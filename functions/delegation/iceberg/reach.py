@@ -65,21 +65,21 @@ class Fetcher:
     def __init__(self, store: ReadableStore, *, threads: int, checkpoint: Callable[[], None]) -> None:
         self._store = store
         self._threads = threads
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
 
     def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, Content]]:
         """Read (path, limit in bytes) pairs; yield (path, content) in order. Raises the store's retryable errors and
         those of `checkpoint`, which is called before each read."""
         if self._threads == 1:
             for path, limit in paths:
-                self._checkpoint()
+                self.checkpoint()
                 yield self._read(path, limit)
             return
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
             ahead: deque[Future[tuple[str, Content]]] = deque()
             try:
                 for path, limit in paths:
-                    self._checkpoint()
+                    self.checkpoint()
                     ahead.append(pool.submit(self._read, path, limit))
                     if len(ahead) >= self._threads:
                         yield ahead.popleft().result()

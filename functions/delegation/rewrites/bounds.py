@@ -91,38 +91,45 @@ _BOUNDS: Final[Mapping[str, Callable[[bytes], Any]]] = {
 }
 
 
-class EqualityDelete(NamedTuple):
-    """An equality delete file: the columns by which it deletes, and their stats in its manifest."""
+class ColumnState(NamedTuple):
+    """A column of one file: its bounds, None if unknown, whether all its values are null, and whether none is."""
 
-    sequence: int
-    ids: tuple[int, ...]
-    stats: Mapping[int, ColumnStats]
+    lowest: Any | None
+    highest: Any | None
+    is_all_null: bool
+    has_no_null: bool
 
-    def may_delete_from(self, data: Mapping[int, ColumnStats], columns: Mapping[int, Column]) -> bool:
-        """Return whether it may delete rows of an older data file, by the rules of Iceberg's DeleteFileIndex."""
-        return all(
-            _may_be_equal(data.get(field_id, NO_STATS), self.stats.get(field_id, NO_STATS), columns[field_id])
-            for field_id in self.ids
-            if field_id in columns
+    @classmethod
+    def of(cls, column: Column, stats: ColumnStats) -> Self:
+        return cls(
+            bound(column, stats.lower),
+            bound(column, stats.upper),
+            is_all_null(stats, column),
+            has_no_null(stats, column),
         )
 
 
-def _may_be_equal(data: ColumnStats, deleted: ColumnStats, column: Column) -> bool:
-    if _has_null(data, column) and _has_null(deleted, column):
+class EqualityDelete(NamedTuple):
+    """An equality delete file: the columns by which it deletes. Each is compared with those of many data files."""
+
+    sequence: int
+    columns: tuple[tuple[int, ColumnState], ...]
+
+    def may_delete_from(self, data: Mapping[int, ColumnState]) -> bool:
+        """Return whether it may delete rows of an older data file, by the rules of Iceberg's DeleteFileIndex."""
+        return all(_may_be_equal(data[field_id], deleted) for field_id, deleted in self.columns)
+
+
+def _may_be_equal(data: ColumnState, deleted: ColumnState) -> bool:
+    lowest, highest, is_null, is_never_null = data
+    first, last, deletes_null, never_deletes_null = deleted
+    if not (is_never_null or never_deletes_null):
         return True
-    if is_all_null(data, column) and has_no_null(deleted, column):
+    if (is_null and never_deletes_null) or (deletes_null and is_never_null):
         return False
-    if is_all_null(deleted, column) and has_no_null(data, column):
-        return False
-    lowest, highest = bound(column, data.lower), bound(column, data.upper)
-    first, last = bound(column, deleted.lower), bound(column, deleted.upper)
     if lowest is None or highest is None or first is None or last is None:
         return True
     return bool(lowest <= last and first <= highest)
-
-
-def _has_null(stats: ColumnStats, column: Column) -> bool:
-    return not column.is_required and (stats.nulls is None or stats.nulls > 0)
 
 
 def has_no_null(stats: ColumnStats, column: Column) -> bool:

@@ -3,7 +3,7 @@ Iceberg's DeleteFileIndex defines which deletes apply. Files that need no rewrit
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import ParsedMetadata, Snapshot
 from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Fetcher, content_of
-from delegation.rewrites.bounds import Column, Columns, EqualityDelete
+from delegation.rewrites.bounds import NO_STATS, Column, Columns, ColumnState, EqualityDelete
 from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds
 from delegation.rewrites.filters import PartitionFilter
 from delegation.rewrites.manifests import ManifestState
@@ -54,10 +54,12 @@ class _Deletes:
     positions: defaultdict[_Place, list[int]] = field(default_factory=lambda: defaultdict(list))
     by_path: defaultdict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     vectors: dict[str, int] = field(default_factory=dict)
+    equality_ids: frozenset[int] = frozenset()
+    """The columns by which equality deletes delete."""
 
     def add(self, entry: FileEntry, place: _Place, sequence: int) -> None:
         if entry.content == _EQUALITY:
-            delete = EqualityDelete(sequence, entry.equality_ids, entry.stats)
+            delete = EqualityDelete(sequence, tuple(self._states(entry, entry.equality_ids).items()))
             # Equality deletes in an unpartitioned spec apply to files of every spec.
             (self.equality[place] if place[1] else self.everywhere).append(delete)
         elif entry.referenced_data_file is None:
@@ -72,27 +74,24 @@ class _Deletes:
             deletes.sort(key=_sequence)
         for numbers in self.positions.values():
             numbers.sort()
+        files = (delete for deletes in (self.everywhere, *self.equality.values()) for delete in deletes)
+        self.equality_ids = frozenset(field_id for delete in files for field_id, _ in delete.columns)
 
-    @property
-    def equality_ids(self) -> frozenset[int]:
-        """The columns by which equality deletes delete."""
-        return frozenset(
-            field_id
-            for deletes in (self.everywhere, *self.equality.values())
-            for delete in deletes
-            for field_id in delete.ids
-        )
+    def _states(self, entry: FileEntry, ids: Iterable[int]) -> dict[int, ColumnState]:
+        known = [field_id for field_id in ids if field_id in self.columns]
+        return {id_: ColumnState.of(self.columns[id_], entry.stats.get(id_, NO_STATS)) for id_ in known}
 
-    def _equal(self, deletes: Sequence[EqualityDelete], entry: FileEntry, sequence: int) -> int:
+    def _equal(self, deletes: Sequence[EqualityDelete], states: Mapping[int, ColumnState], sequence: int) -> int:
         """Return how many equality deletes may delete rows of a file: newer ones whose columns may be equal."""
         newer = deletes[bisect_right(deletes, sequence, key=_sequence) :]
-        return sum(delete.may_delete_from(entry.stats, self.columns) for delete in newer)
+        return sum(delete.may_delete_from(states) for delete in newer)
 
     def of(self, entry: FileEntry, place: _Place, sequence: int) -> DataFile:
         """Return a data file with the deletes that apply to it: equality deletes to older files, others also to those
         of the same commit. A vector replaces the position deletes of its file."""
-        deletes = self._equal(self.everywhere, entry, sequence)
-        deletes += self._equal(self.equality.get(place, ()), entry, sequence)
+        states = self._states(entry, self.equality_ids)
+        deletes = self._equal(self.everywhere, states, sequence)
+        deletes += self._equal(self.equality.get(place, ()), states, sequence)
         if entry.file_path in self.vectors:
             deletes, deleted = deletes + 1, self.vectors[entry.file_path]
         else:
@@ -234,6 +233,7 @@ class _Reading:
                 manifest = manifest._replace(partition_spec_id=int(text))
             self._specs[path] = manifest.partition_spec_id or 0
             for batch in read_entries(data, path, deletes=deletes, columns=columns):
+                self._fetcher.checkpoint()
                 self._places[path].update(entry.partition for entry in batch if entry.status != _DELETED)
                 for entry in batch:
                     yield manifest, entry

@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from delegation.iceberg.avro.entries import ColumnStats, PartitionValues
-from delegation.rewrites.bounds import NO_STATS, Column, Columns, bound, has_no_null, is_all_null
+from delegation.rewrites.bounds import NO_STATS, Column, Columns, ColumnState
 from delegation.rewrites.filters import identity_sources
 from delegation.rewrites.predicates import Token, tokens_of
 
@@ -27,15 +27,6 @@ _ZONES: Final = timedelta(hours=14)
 _INTEGER_SUFFIXES: Final = re.compile("(?i)(bd|[lsydf])$")
 Range = tuple[Any, Any]
 """The lowest and the highest value that a literal may have."""
-
-
-class ColumnState(NamedTuple):
-    """A column of one file: its bounds, None if unknown, whether all its values are null, and whether none is."""
-
-    lowest: Any | None
-    highest: Any | None
-    is_all_null: bool
-    has_no_null: bool
 
 
 States = Mapping[int, ColumnState]
@@ -67,22 +58,14 @@ class FileFilter:
         """Return whether a file may have matching rows."""
         if not self.ids:
             return self.test({})
-        states = {field_id: self._state(stats.get(field_id, NO_STATS), field_id) for field_id in self.ids}
+        columns = self.columns
+        states = {id_: ColumnState.of(columns[id_], stats.get(id_, NO_STATS)) for id_ in self.ids}
         sources = self.sources.get(spec_id, {})
         for field_id, value in partition:
             source = sources.get(field_id)
             if source in states:
                 states[source] = _of_partition(self.columns[source], value, states[source])
         return self.test(states)
-
-    def _state(self, stats: ColumnStats, field_id: int) -> ColumnState:
-        column = self.columns[field_id]
-        return ColumnState(
-            bound(column, stats.lower),
-            bound(column, stats.upper),
-            is_all_null(stats, column),
-            has_no_null(stats, column),
-        )
 
 
 EVERY_FILE: Final = FileFilter()

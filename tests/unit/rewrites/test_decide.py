@@ -1,5 +1,6 @@
 """The decision of a rewrite for a loaded table: what Iceberg's action is called with."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -8,7 +9,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.model import LoadedTable, read_large
 from delegation.rewrites.choose import Left
 from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteContext
 from delegation.rewrites.decide import Compaction, decide_compaction, decide_manifests, held_for
@@ -65,6 +66,29 @@ def busy_table() -> SyntheticTable:
     for day, age in (("a", 2 * HOUR), ("b", HOUR / 2)):
         table.commit(*(data(f"{day}{number}", day=day) for number in range(9)), at=ago(age))
     return table
+
+
+def test_an_attempt_may_be_stopped_while_it_reads_one_long_manifest() -> None:
+    looks = []
+    for files in (10, 2_500):
+        table = SyntheticTable()
+        table.commit(*(data(str(number)) for number in range(files)))
+        ctx, loaded = context(table)
+        decide_compaction(ctx, loaded, TERMS)
+        looks.append(cast("Looks", ctx.attempt).looks)
+    assert looks[1] > looks[0]
+
+
+def test_large_metadata_of_which_parts_are_not_kept_decides_the_same() -> None:
+    table = busy_table()
+    table.commit(data("a", day="a"), at=ago(HOUR / 4), operation="replace")
+    table.commit(data("c", day="c"), at=ago(3 * HOUR))
+    ctx, loaded = context(table)
+    document = json.dumps({"metadata": table.document}, sort_keys=True).encode()
+    large = replace(loaded, metadata=read_large([document])["metadata"])
+    assert decide_compaction(ctx, large, TERMS) == decide_compaction(ctx, loaded, TERMS)
+    terms = replace(TERMS, filter="day = 'a'")
+    assert decide_compaction(ctx, large, terms) == decide_compaction(ctx, loaded, terms)
 
 
 def test_the_cold_partition_is_selected_by_a_filter() -> None:
@@ -139,7 +163,7 @@ def test_each_manifest_is_read_under_the_lease() -> None:
     table = busy_table()
     ctx, loaded = context(table)
     decide_compaction(ctx, loaded, TERMS)
-    assert cast("Looks", ctx.attempt).looks == 3
+    assert cast("Looks", ctx.attempt).looks == 5  # also once for each part of a manifest
 
 
 def test_small_manifests_of_a_spec_become_one() -> None:

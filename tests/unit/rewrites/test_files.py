@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import ManifestMissing
+from delegation.rewrites import bounds
 from delegation.rewrites.choose import DataFile, Partition, PartitionFiles
 from delegation.rewrites.files import TableFiles, head_of
 from tests.unit.rewrites.tables import FIELDS, SPEC, SyntheticTable, data, equality, position, stats, vector
@@ -127,6 +128,16 @@ def test_an_equality_delete_applies_where_the_bounds_of_its_columns_meet_those_o
     # It is no reason to rewrite the third file, day after day.
     found = table.files(delete_file_threshold=2, target=10, min_input_files=9)
     assert applying(found) == [2, 2, 2]
+
+
+def test_bounds_are_decoded_once_for_each_file_not_for_each_pair_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, decoded = SyntheticTable(), list[bytes]()
+    table.commit(*(data(str(number), **stats(2, long(1), long(2))) for number in range(20)))
+    table.commit(*(equality(f"d{number}", 2, **stats(2, long(2), long(3))) for number in range(20)))
+    bound = bounds.bound
+    monkeypatch.setattr(bounds, "bound", lambda column, raw: decoded.append(raw) or bound(column, raw))
+    assert applying(table.files()) == [20] * 20
+    assert len(decoded) == 2 * (20 + 20)
 
 
 def test_an_equality_delete_by_several_columns_applies_where_all_of_them_meet() -> None:
