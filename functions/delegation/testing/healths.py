@@ -86,7 +86,7 @@ class HealthStoreContract:
             past=(PAST, replace(PAST, task_type="ORPHANS", ended=NOW - timedelta(days=1), task_id="", snapshots=None)),
             runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, task_type="ORPHANS", ended=None, outcome=None)},
             asides={"health.tables": SetAside("X: no", NOW, 3, NOW + timedelta(hours=1))},
-            sweep_since=NOW,
+            wanted={"ORPHANS": NOW},
         )
         written = store.put(recorded, STATE)
         assert written == replace(recorded, revision=1)

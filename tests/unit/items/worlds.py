@@ -521,7 +521,7 @@ def tables_whose_wait_cannot_be_noted(failing: Failing) -> Served:
     waiting = [UpkeepNeed(one, SWEEP_TYPE, "p", 0, Amount(), here.now) for one in tables.names]
     with planted(here.healths, "put", lambda health: health.identifier.name in found["b"], failing):
         sweeps.count_wait(tables, Choice(waiting=tuple((one, Waits.RUNS) for one in waiting)))
-    return found["g"], {one.identifier.name for one in here.healths.healths("lake") if one.sweep_since is not None}
+    return found["g"], {one.identifier.name for one in here.healths.healths("lake") if one.wanted}
 
 
 @world("upkeep.ended")

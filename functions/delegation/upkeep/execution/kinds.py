@@ -3,6 +3,7 @@ pass repeats one that is killed. A run is reserved in its table's health before 
 task has a fixed id. A table that fails is set aside and takes no place."""
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -157,13 +158,20 @@ class PolicyKind(ABC):
     rule_of: ClassVar[RuleOf]
     evaluation: ClassVar["type[KindEvaluation[Any]]"]
 
-    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:  # noqa: ARG002
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
         """Count the longest wait: before the catalog is read, and again with the first choice, which for most kinds is
-        the first to know what tables need."""
+        the first to know what tables need. Record since when tables without any run have waited."""
         waiting = self.waiting_in(choice)
         longest = min(waiting, key=lambda need: (need.since, str(need.table)), default=None)
         if longest is not None:
             self.waited(self.clock() - longest.since, longest.table)
+
+        def note(need: UpkeepNeed) -> None:
+            health = tables[need.table]
+            if self.task_type not in {*health.wanted, *health.runs}:
+                tables.put(health.wanted_since(self.task_type, need.since))
+
+        deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda need: str(need.table)), 0)
 
     def waiting_in(self, choice: Choice | None) -> Sequence[UpkeepNeed]:
         return () if choice is None else [need for need, _ in choice.waiting if need.task_type == self.task_type]

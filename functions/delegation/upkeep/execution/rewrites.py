@@ -128,13 +128,15 @@ class RewriteEvaluation(KindEvaluation[AskedRewrite]):
         if need is None or need.per_cost < asked.min_benefit:
             return None
         run, aside = health.runs.get(task_type), health.asides.get(task_type)
+        # A table that is written often is read often.
+        first = health.wanted.get(task_type, health.as_of)
         return UpkeepNeed(
             table=health.identifier,
             task_type=task_type,
             policy=asked.policy,
             score=max(round(need.gain * _FILE_MICROS), 1),
             cost=need.amount,
-            since=health.as_of if run is None or run.ended is None else min(run.ended + EVERY, self._kind.clock()),
+            since=first if run is None or run.ended is None else min(run.ended + EVERY, self._kind.clock()),
             not_before=None if aside is None else aside.next_try,
             per_cost=round(need.per_cost * _FILE_MICROS),
         )
@@ -174,6 +176,10 @@ class PolicyRewrites(PolicyKind):
     work: ClassVar[type[TableRewrite]]
     need_of: ClassVar[Callable[[TableHealth], RewriteNeed | None]]
     evaluation: ClassVar[type[KindEvaluation[Any]]] = RewriteEvaluation
+
+    def settled(self, health: TableHealth) -> TableHealth:
+        health = super().settled(health)
+        return health if type(self).need_of(health) is not None else health.wanted_since(self.task_type, None)
 
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
         return health if task is None else health.with_run(ended_run(run, task))

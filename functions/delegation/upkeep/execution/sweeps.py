@@ -1,13 +1,11 @@
 """Removals of orphan files by policy, once a week for each table. The clock decides which tables' policies a pass
 reads, so that each pass reads few and all are read in time."""
 
-from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from delegation.iceberg.metadata import parse_metadata
-from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.place import check_allowed, place_of
@@ -18,10 +16,10 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, RuleOf, TableRule, removal_of
 from delegation.upkeep.execution.expiries import pause_after
-from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, outcome_of, run_after
+from delegation.upkeep.execution.kinds import KindEvaluation, PolicyKind, outcome_of, run_after
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.rules.model import PolicyType
-from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
+from delegation.upkeep.schedule import NOTHING, Amount, UpkeepNeed
 from delegation.wire.requests import TableState
 
 EVERY: Final = timedelta(days=7)
@@ -56,12 +54,9 @@ class RemovalEvaluation(KindEvaluation[AskedRemoval]):
 
     def need(self, health: TableHealth, asked: AskedRemoval) -> UpkeepNeed:
         run, now, aside = health.runs.get(TASK_TYPE), self._kind.clock(), health.asides.get(TASK_TYPE)
-        since = health.sweep_since or now if run is None else min(run.began + EVERY, now)
+        since = health.wanted.get(TASK_TYPE, now) if run is None else min(run.began + EVERY, now)
         score, before = 1 + health.bytes // _GIB, None if aside is None else aside.next_try
         return UpkeepNeed(health.identifier, TASK_TYPE, asked.policy, score, _RUN, since, before)
-
-    def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
-        return replace(super().reserved(health, task_id, need), sweep_since=None)
 
     def check(self, table: LoadedTable, asked: AskedRemoval) -> None:
         metadata = parse_metadata(table.metadata_location, table.metadata)
@@ -97,22 +92,6 @@ class OrphanSweeps(PolicyKind):
     unread: ClassVar[str] = "orphans.policies"
     rule_of: ClassVar[RuleOf] = staticmethod(removal_of)
     evaluation: ClassVar[type[KindEvaluation[Any]]] = RemovalEvaluation
-
-    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """Count the longest wait, and record since when a table without any removal has waited."""
-        super().count_wait(tables, choice)
-
-        def note(need: UpkeepNeed) -> None:
-            health = tables[need.table]
-            if health.sweep_since is None and TASK_TYPE not in health.runs:
-                tables.put(replace(health, sweep_since=self.clock()))
-
-        deque(
-            each_item(
-                self.waiting_in(choice), note, name="upkeep.waits", clock=self.clock, shown=lambda need: str(need.table)
-            ),
-            0,
-        )
 
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
         if run.ended is None and task is not None:

@@ -181,9 +181,8 @@ class TableHealth:
     if it does not change. `again_at` is when more of the same snapshots expire, for which the table need not be read.
     `properties` are the table's that can change its rule; `own` are the table's own policies, None if never read.
     `problem` is why the table could not be read completely; the numbers are then the former ones. `past` are the ended
-    runs, newest first. `asides` states what fails for the table, and when it is tried again. `sweep_since` is when a
-    removal of its orphan files was first wanted, None once one has started. `revision` is that of the stored health, 0
-    for none.
+    runs, newest first. `asides` states what fails for the table, and when it is tried again. `wanted` is when a run of
+    each kind that has none yet was first needed. `revision` is that of the stored health, 0 for none.
     """
 
     identifier: TableIdentifier
@@ -215,7 +214,7 @@ class TableHealth:
     runs: Mapping[str, LastRun] = field(default_factory=dict)
     past: tuple[PastRun, ...] = ()
     asides: Mapping[str, SetAside] = field(default_factory=dict)
-    sweep_since: datetime | None = None
+    wanted: Mapping[str, datetime] = field(default_factory=dict)
     revision: int = 0
 
     @property
@@ -229,10 +228,15 @@ class TableHealth:
         others = {name: aside for name, aside in self.asides.items() if name != key}
         return replace(self, asides=others if aside is None else {**others, key: aside})
 
+    def wanted_since(self, task_type: str, since: datetime | None) -> "TableHealth":
+        """Return the health with the time at which a run of a kind was first needed. None removes it."""
+        others = {name: moment for name, moment in self.wanted.items() if name != task_type}
+        return replace(self, wanted=others if since is None else {**others, task_type: since})
+
     def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
         """Return the health with the last run of its kind; an ended run is also added to its past. `snapshots` is the
         number that it removed."""
-        noted = replace(self, runs={**self.runs, run.task_type: run})
+        noted = replace(self.wanted_since(run.task_type, None), runs={**self.runs, run.task_type: run})
         if run.ended is None or run.outcome is None:
             return noted
         ended = PastRun(

@@ -115,7 +115,6 @@ def health_item(health: TableHealth) -> dict[str, Any]:
         "review_at": None if health.review_at is None else isoformat(health.review_at),
         "again_at": None if health.again_at is None else isoformat(health.again_at),
         "problem": health.problem,
-        "sweep_since": None if health.sweep_since is None else isoformat(health.sweep_since),
         **{name: getattr(health, name) for name in _LATER},
     }
     own = {} if health.own is None else {"own": _own_item(health.own)}
@@ -137,6 +136,7 @@ def health_item(health: TableHealth) -> dict[str, Any]:
         **({"runs": [_run_item(run) for run in health.runs.values()]} if health.runs else {}),
         **({"past": packed_past(health.past)} if health.past else {}),
         **({"asides": {key: _aside_item(aside) for key, aside in health.asides.items()}} if health.asides else {}),
+        **({"wanted": {name: isoformat(since) for name, since in health.wanted.items()}} if health.wanted else {}),
     }
 
 
@@ -177,7 +177,7 @@ def _read_health(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         runs={run.task_type: run for run in map(_run_of, item.get("runs", ()))},
         past=past_of_rows(_inflated(item["past"].value)["runs"]) if "past" in item else (),
         asides={key: _aside_of(aside) for key, aside in item.get("asides", {}).items()},
-        sweep_since=_moment(item, "sweep_since"),
+        wanted={name: stored_time(since) for name, since in item.get("wanted", {}).items()},
         revision=int(item["revision"]),
     )
 

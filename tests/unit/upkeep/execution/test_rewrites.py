@@ -37,7 +37,7 @@ from delegation.upkeep.execution.rewrites import (
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode, PolicyType
-from delegation.upkeep.schedule import Budget, PolicyTerms
+from delegation.upkeep.schedule import Budget, PolicyTerms, Window
 from delegation.wire.requests import TableState
 from delegation.wiring.types import TYPES, default_properties
 from tests.kit.tasks.services import task_service
@@ -283,6 +283,25 @@ def test_the_most_gain_for_its_cost_is_first_and_a_quarter_of_the_places_is_kept
         world.table(name)
     counts = world.made(settings=UpkeepSettings(at_once=5))
     assert (counts.started, counts.waiting) == (3, {"the maximum number of policy runs is in progress": 3})
+
+
+def test_a_table_that_is_written_every_day_has_waited_since_its_first_need(world: Fleet) -> None:
+    waits: list[timedelta] = []
+    window = Window("0 1 1 1 *", timedelta(hours=1))
+
+    def passes() -> None:
+        world.made(waited=lambda wait, _table: waits.append(wait), settings=UpkeepSettings(PolicyTerms(window)))
+
+    for _ in range(9):
+        passes()
+        world.later(days=1)
+        world.seen("t")
+    assert waits[-1] == timedelta(days=8)
+    world.seen("t", small_files=0, small_bytes=0)
+    passes()
+    world.seen("t", small_files=500, small_bytes=100 * MIB)
+    passes()
+    assert waits[-1] == timedelta(0), "another writer compacted it meanwhile"
 
 
 def health(**numbers: Any) -> TableHealth:

@@ -109,10 +109,10 @@ CLOSED = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
 
 def test_the_time_since_when_a_removal_was_wanted_ends_when_one_is_begun(world: Coast) -> None:
     world.sweep(settings=CLOSED)
-    assert world.health("t").sweep_since == NOW
+    assert world.health("t").wanted == {TASK_TYPE: NOW}
     world.later(hours=1)
     assert world.sweep() == 1
-    assert world.health("t").sweep_since is None
+    assert world.health("t").wanted == {}
 
 
 @pytest.mark.parametrize(
