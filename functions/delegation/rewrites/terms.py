@@ -97,7 +97,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
         text_option(
             TARGET_FILE_SIZE,
             _BYTES,
-            "a number of bytes, 1 or more",
+            "a number of bytes from 1 to 999999999999999",
             "The size of the files that are written. Default: the table's property write.target-file-size-bytes.",
             Argument(
                 "Size of a written file. Default: the table's property, else 512 MiB.", "BYTES", type=int, least=1

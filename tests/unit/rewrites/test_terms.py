@@ -97,6 +97,11 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_option(properties: dict[str
     assert refused.value.name == named
 
 
+def test_the_refusal_of_a_huge_size_states_the_largest_one() -> None:
+    with pytest.raises(InvalidOption, match="from 1 to 999999999999999"):
+        CompactionTerms.of({"target-file-size-bytes": "9" * 16})
+
+
 def test_an_option_that_nobody_knows_is_refused() -> None:
     with pytest.raises(DelegationError, match="did you mean min-input-files"):
         COMPACTION_OPTIONS.canonical({"min-imput-files": "2"})
