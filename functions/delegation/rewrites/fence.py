@@ -170,30 +170,30 @@ class Gate:
             self._note(commit.own, Sent.REFUSED)
             self._stop(error)
             return _forbidden(f"the attempt may not commit: {error}")
-        try:
-            became, answer = self._send(table, commit)
-        except PolarisError:
-            self._note(commit.own, Sent.REFUSED)
-            raise
+        became, answer = self._send(table, commit)
         self._note(commit.own, became)
         return answer
 
     def _send(self, table: str, commit: AdmittedCommit) -> tuple[Sent, FenceAnswer]:
         try:
             response = self.requests.send("POST", table, {}, {}, commit.document)
-        except PolarisUnavailable as error:
-            return self._outcome_in_table(table, commit, error)
-        if response.is_success:
-            return Sent.APPLIED, _passed(response)
-        refusal = error_in(response)
-        if response.status_code == _CONFLICT or isinstance(refusal, PolarisUnavailable):
-            # A conflict may be with this very commit, if a server in between sent it twice.
-            return self._outcome_in_table(table, commit, refusal)
-        self._stop(refusal)
-        return Sent.REFUSED, _passed(response)
+            if response.is_success:
+                return Sent.APPLIED, _passed(response)
+            refusal, refused = error_in(response), _passed(response)
+        except PolarisError as error:
+            refusal, refused = error, _forbidden(str(error))
+        # A server in between may have sent it twice, or answered itself, so the refusal may be of an applied commit.
+        became, answer = self._outcome_in_table(table, commit, refusal, refused)
+        is_final = refusal.status != _CONFLICT and not isinstance(refusal, PolarisUnavailable)
+        if is_final and became is not Sent.APPLIED:
+            self._stop(refusal)
+        return became, answer
 
-    def _outcome_in_table(self, table: str, commit: AdmittedCommit, why: PolarisError) -> tuple[Sent, FenceAnswer]:
-        """Return the outcome by the table itself of a commit without a clear answer."""
+    def _outcome_in_table(
+        self, table: str, commit: AdmittedCommit, why: PolarisError, refused: FenceAnswer
+    ) -> tuple[Sent, FenceAnswer]:
+        """Return the outcome by the table itself of a commit that was not answered with success; `refused` is the
+        answer for one that the table does not have."""
         try:
             loaded = self.requests.send("GET", table, _ALL, {})
             document = json.loads(loaded.content) if loaded.is_success else {}
@@ -206,8 +206,10 @@ class Gate:
         if applied:
             result = {"metadata-location": document.get("metadata-location"), "metadata": metadata}
             return Sent.APPLIED, FenceAnswer(200, json.dumps(result).encode())
-        if why.status == _CONFLICT and applied is False:
-            return Sent.CONFLICT, _refused(409, "CommitFailedException", str(why))
+        if applied is False and not isinstance(why, PolarisUnavailable):
+            if why.status == _CONFLICT:
+                return Sent.CONFLICT, _refused(409, "CommitFailedException", str(why))
+            return Sent.REFUSED, refused
         # It may be applied later, or an expiry may have removed its snapshot.
         return Sent.UNKNOWN, _unknown(str(why))
 

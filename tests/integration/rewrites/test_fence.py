@@ -253,6 +253,7 @@ MADE = {
     "a proxy answers 503, so it is sent again": replaced_by(503),
     "a proxy answers 429, so it is sent again": replaced_by(429),
     "a proxy answers 409": replaced_by(409),
+    "a filter of answers sends 403": replaced_by(403),
 }
 
 
@@ -282,6 +283,21 @@ def test_a_commit_was_made_and_the_table_cannot_be_read(world: World, name: str)
     assert (answer.status_code, became(world)) == (500, [Sent.UNKNOWN])
     broken.clear()
     assert world.own() == 1
+
+
+@pytest.mark.parametrize("refusals", [[404], [401, 401]], ids=["the table renamed", "the secret replaced"])
+def test_a_commit_was_made_and_then_refused_when_it_was_sent_again(world: World, refusals: list[int]) -> None:
+    world.wire.events += [replaced_by(503), *map(instead, refusals)]
+    world.wire.after_commit = lambda _request: None if world.wire.events else instead(404)(_request, _never)
+    answer = world.commit()
+    assert (answer.status_code, became(world)) == (500, [Sent.UNKNOWN])
+    assert world.gate.stopped is not None
+    world.wire.after_commit = lambda _request: None
+    assert world.own() == 1
+
+
+def _never() -> httpx.Response:
+    raise AssertionError
 
 
 @pytest.mark.parametrize("event", [not_arrived, no_connection, instead(500), instead(504)])
