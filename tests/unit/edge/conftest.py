@@ -24,7 +24,9 @@ from delegation.tasks.pauses import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import TYPES
+from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import resubmitted
+from tests.kit.worlds.service import World
 from tests.unit.edge.gateway import Context, request
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -135,13 +137,15 @@ class FakeTasks:
 class Api:
     """Calls the API as API Gateway does, and reads its log and its metrics."""
 
-    handle: Callable[[dict[str, Any], Any], dict[str, Any]]
-    submissions: FakeSubmissions
-    log: io.StringIO
     read_output: Callable[[], str]
+    handle: Callable[[dict[str, Any], Any], dict[str, Any]] = field(init=False)
+    submissions: FakeSubmissions = field(default_factory=FakeSubmissions)
     tasks: FakeTasks = field(default_factory=FakeTasks)
+    log: io.StringIO = field(default_factory=io.StringIO)
     receipts: dict[str, bytes] = field(default_factory=dict)
-    checks: dict[str, Callable[[], object]] = field(default_factory=dict)
+    checks: dict[str, Callable[[], object]] = field(
+        default_factory=lambda: {"task table": lambda: None, "Polaris": lambda: None}
+    )
     estimates: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
@@ -170,52 +174,44 @@ def not_called() -> NoReturn:
     raise AssertionError("no request of these tests has a key")
 
 
+def dependencies(submissions: Any, tasks: Any, **parts: Any) -> Dependencies:
+    """Return what an API needs, of which `parts` replaces some."""
+    usual = {
+        "realm": "POLARIS",
+        "idempotency_lifetime": timedelta(minutes=30),
+        "clock": lambda: NOW,
+        "receipt": lambda _task: None,
+        "checks": {},
+        "mutations": not_called,
+        "types": TYPES,
+    }
+    return Dependencies(submissions=submissions, tasks=tasks, **{**usual, **parts})
+
+
+@pytest.fixture
+def world() -> World:
+    """A service with the table `orders`."""
+    return filled(World(), "orders")
+
+
 @pytest.fixture
 def api(capsys: pytest.CaptureFixture[str]) -> Api:
-    log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
-    receipts: dict[str, bytes] = {}
-    estimates: dict[str, Any] = {}
-    places: dict[str, Any] = {}
-    resent: list[str] = []
-    tombstones: list[Any] = []
-    mutations: list[Mutations] = []
-    pauses: list[PauseControl] = []
-    checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
-    deps = Dependencies(
-        submissions=submissions,
-        tasks=tasks,
-        realm="POLARIS",
-        idempotency_lifetime=timedelta(minutes=30),
-        clock=lambda: NOW,
-        receipt=lambda task: receipts.get(task.task_id),
-        checks=checks,
-        mutations=lambda: mutations[0] if mutations else not_called(),
-        types=TYPES,
-        estimate=lambda task: estimates.get(task.task_id),
-        waiting=lambda task: places.get(task.task_id),
-        resend=resent.append,
-        tombstones=lambda: tombstones[0] if tombstones else None,
-        pauses=lambda: pauses[-1] if pauses else without_pauses(),
+    made = Api(lambda: capsys.readouterr().out)
+    deps = dependencies(
+        made.submissions,
+        made.tasks,
+        receipt=lambda task: made.receipts.get(task.task_id),
+        checks=made.checks,
+        mutations=lambda: made.mutations[0] if made.mutations else not_called(),
+        estimate=lambda task: made.estimates.get(task.task_id),
+        waiting=lambda task: made.places.get(task.task_id),
+        resend=made.resent.append,
+        tombstones=lambda: made.tombstones[0] if made.tombstones else None,
+        pauses=lambda: made.pauses[-1] if made.pauses else without_pauses(),
     )
-    logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
-    metrics = MetricLines("Delegation", "delegation-api")
-    handle = create_app(deps, logger=logger, metrics=metrics)
-    read = lambda: capsys.readouterr().out  # noqa: E731
-    return Api(
-        handle,
-        submissions,
-        log,
-        read,
-        tasks,
-        receipts,
-        checks,
-        estimates,
-        places,
-        resent,
-        tombstones,
-        mutations,
-        pauses,
-    )
+    logger = Logger(service=f"edge-{uuid.uuid4()}", stream=made.log)
+    made.handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "delegation-api"))
+    return made
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

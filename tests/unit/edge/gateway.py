@@ -12,8 +12,7 @@ BASE = "/delegation-service/api"
 
 def sample(name: str) -> dict[str, Any]:
     """Return a sample event of `events/`."""
-    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
-    return event
+    return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

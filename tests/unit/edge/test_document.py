@@ -88,10 +88,6 @@ def test_half_a_surrogate_pair_is_refused_with_its_path(body: str, field: str) -
     str(refused.value).encode()
 
 
-def test_a_whole_surrogate_pair_is_one_character() -> None:
-    assert read_body('{"a": "\\ud83d\\ude00"}') == {"a": "\N{GRINNING FACE}"}
-
-
 @pytest.mark.parametrize("opening", ['{"a":', "["])
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 5_000, 200_000])
 def test_deep_nesting_is_refused_before_it_can_exhaust_the_stack(opening: str, depth: int) -> None:
@@ -116,11 +112,6 @@ def test_the_size_limit_counts_bytes_not_characters(encoded: bool) -> None:
         read_body(body(1002), is_base64=encoded, limit_bytes=1000)
 
 
-def test_snapshot_ids_beyond_the_range_of_doubles_stay_exact() -> None:
-    document = read_body(json.dumps(loaded()))
-    assert document["operation_parameters"]["metadata"]["snapshots"][0]["snapshot-id"] == 9223372036854775807
-
-
 def test_a_documents_repr_shows_no_member() -> None:
     document = read_body(json.dumps(loaded()))
     assert SECRET in json.dumps(document)
@@ -128,8 +119,7 @@ def test_a_documents_repr_shows_no_member() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    ['{"a": "%s", "a": "%s"}', '{"a": "%s"', '{"a": %s}', '["%s"]', '{"config": {"k": "%s\\ud800"}}', "%s"],
+    "body", ['{"a": "%s", "a": "%s"}', '{"a": "%s"', '{"a": %s}', '["%s"]', '{"config": {"k": "%s\\ud800"}}', "%s"]
 )
 def test_no_error_quotes_the_body(body: str) -> None:
     with pytest.raises(BadRequest) as refused:

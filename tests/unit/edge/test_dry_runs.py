@@ -3,7 +3,6 @@
 import json
 import uuid
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import rfc8785
@@ -87,22 +86,6 @@ def test_a_commit_gives_another_id_and_the_approved_plan_is_still_found(world: W
     world.drive()
     assert world.submit(earlier).task_id == approved.task_id
     assert plan_of(world, approved.task_id) == plan
-
-
-def test_other_options_or_another_table_are_another_dry_run(world: World) -> None:
-    world.lake.pointers["clone"] = world.lake.pointers["orders"]
-    requests: list[dict[str, Any]] = [
-        world.body("orders", **DRY),
-        world.body("orders", outside="keep", **DRY),
-        world.body("orders", engine="inline", **DRY),
-        world.body("customers", **DRY),
-        world.body("clone", **DRY),
-    ]
-    ids = [world.submit(body).task_id for body in requests]
-    assert len(set(ids)) == len(ids)
-    # A default is the same option whether it is named or not.
-    same = world.body("orders", shared="subtract", **DRY)
-    assert world.submit(same).task_id == ids[0]
 
 
 def test_a_dry_run_that_failed_is_planned_again_under_its_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -17,15 +16,9 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import LIFETIME, REALM, World
 
 Answer = ApiResponse | Problem
-
-
-@pytest.fixture
-def world() -> World:
-    return filled(World(), "orders")
 
 
 def answer_of(call: Callable[[], ApiResponse]) -> Answer:
@@ -61,15 +54,13 @@ CAUSES: list[tuple[DelegationError, int, bool | None]] = [
 
 
 @pytest.mark.parametrize(("trouble", "status", "retryable"), CAUSES, ids=lambda one: getattr(one, "code", str(one)))
-def test_a_cause_has_one_status_on_both_endpoints(
-    world: World, trouble: DelegationError, status: int, retryable: bool | None
-) -> None:
+def test_a_cause_has_one_status(world: World, trouble: DelegationError, status: int, retryable: bool | None) -> None:
     world.tables.trouble = trouble
     background = answer_of(lambda: world.submit(world.identity("orders"), key="k1"))
     waiting = answer_of(lambda: world.execute(world.body("orders"), key="k1"))
     for answer in (background, waiting):
         body = json.loads(answer.body)
-        assert (answer.status, body.get("retryable")) == (status, retryable)
+        assert (answer.status, body["error_code"], body.get("retryable")) == (status, trouble.code, retryable)
         assert retryable or "Retry-After" not in answer.headers
     if status == 502:
         assert all(record.answer is None for record in world.records._records.values())
@@ -233,26 +224,6 @@ def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_an
     assert "wait" not in message
 
 
-def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_it_is(world: World) -> None:
-    accepted = world.submit(world.body("orders"))
-    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
-        world.submit(world.body("orders", shared="refuse"))
-    assert all(fact in str(refused.value) for fact in (accepted.task_id, "SUBMITTED", "(shared)"))
-
-
-@pytest.mark.parametrize("keys", [False, True], ids=["without a key", "a new key each time"])
-def test_a_request_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World, *, keys: bool) -> None:
-    world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
-    body, answers = world.body("orders"), []
-    for number in range(60):
-        answers.append(answer_of(partial(world.execute, body, key=f"k{number}" if keys else None)))
-        world.clock.advance(timedelta(milliseconds=130))
-    assert attempts(world) <= 4
-    early = [answer for answer in answers if answer.status == 503]
-    assert len(early) == len(answers) - attempts(world)
-    assert {json.loads(answer.body)["error_code"] for answer in early} == {"RESUBMITTED_TOO_SOON"}
-
-
 def test_a_request_in_the_background_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -> None:
     """A refusal by a guard too: the task loads the table and reads its manifest lists each time."""
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
@@ -286,18 +257,6 @@ def test_an_operators_retry_begins_a_new_series_of_repeats(world: World) -> None
     before = attempts(world)
     answer_of(lambda: world.execute(world.body("orders")))
     assert attempts(world) == before + 1
-
-
-@pytest.mark.parametrize("trouble", [polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.NoSuchCatalog])
-def test_both_endpoints_answer_an_unknown_table_with_one_code(
-    world: World, trouble: type[polaris.PolarisError]
-) -> None:
-    world.tables.trouble = trouble("unknown", status=404)
-    answers = [
-        answer_of(lambda: world.execute(world.body("orders"))),
-        answer_of(lambda: world.submit(world.identity("orders"))),
-    ]
-    assert [(answer.status, json.loads(answer.body)["error_code"]) for answer in answers] == [(404, trouble.code)] * 2
 
 
 def classes(kind: type[DelegationError]) -> list[type[DelegationError]]:

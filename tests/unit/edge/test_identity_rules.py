@@ -35,49 +35,42 @@ def stored_by_an_older_release(world: World, body: dict[str, Any]) -> None:
     world.records.put(RecordWrite(older, replaces=record))
 
 
-def test_a_record_stores_the_number_of_its_identity_rule() -> None:
-    world = World()
-    world.submit(body_with_a_big_integer(world), key="k")
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def body(world: World) -> dict[str, Any]:
+    """A body with a big integer, which was submitted with the key `k`."""
+    made = body_with_a_big_integer(world)
+    world.submit(made, key="k")
+    return made
+
+
+def test_a_request_accepted_before_a_deployment_is_replayed_after_it(world: World, body: dict[str, Any]) -> None:
     assert the_record(world).identity_rule == 2
-
-
-def test_a_request_accepted_before_a_deployment_is_replayed_after_it() -> None:
-    world = World()
-    body = body_with_a_big_integer(world)
     first = world.submit(body, key="k")
     stored_by_an_older_release(world, body)
     again = world.submit(body, key="k")
     assert (again.kind, again.body) == ("replayed", first.body)
 
 
-def test_another_payload_is_a_conflict_under_the_older_rule_too() -> None:
-    world = World()
-    body = body_with_a_big_integer(world)
-    world.submit(body, key="k")
-    stored_by_an_older_release(world, body)
-    body["operation_parameters"]["metadata"]["snapshots"] = [{"snapshot-id": BIG + 1}]
+@pytest.mark.parametrize(("other", "older"), [(BIG + 1, False), (BIG + 1, True), (str(BIG), False)])
+def test_another_payload_is_a_conflict(world: World, body: dict[str, Any], other: int | str, older: bool) -> None:
+    if older:
+        stored_by_an_older_release(world, body)
+    body["operation_parameters"]["metadata"]["snapshots"] = [{"snapshot-id": other}]
     with pytest.raises(KeyConflict):
         world.submit(body, key="k")
 
 
-def test_a_new_record_that_an_older_release_rewrote_without_the_number_is_still_replayed() -> None:
-    world = World()
-    body = body_with_a_big_integer(world)
-    world.submit(body, key="k")
+def test_a_record_that_an_older_release_rewrote_is_replayed(world: World, body: dict[str, Any]) -> None:
     record = the_record(world)
     rewritten = record.model_copy(update={"identity_rule": None, "nonce": "older"})
     world.records.put(RecordWrite(rewritten, replaces=record))
     assert record.payload_hash == payload_hash(body, rule=2)
     assert world.submit(body, key="k").kind == "replayed"
-
-
-def test_the_digits_of_a_big_integer_as_a_string_are_another_payload() -> None:
-    world = World()
-    body = body_with_a_big_integer(world)
-    world.submit(body, key="k")
-    body["operation_parameters"]["metadata"]["snapshots"] = [{"snapshot-id": str(BIG)}]
-    with pytest.raises(KeyConflict):
-        world.submit(body, key="k")
 
 
 JSON = st.recursive(
@@ -114,8 +107,7 @@ def _typed(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def test_a_body_that_may_be_taken_for_a_big_integer_is_answered_with_400_and_stores_nothing() -> None:
-    world = World()
+def test_a_body_that_may_be_taken_for_a_big_integer_is_answered_with_400_and_stores_nothing(world: World) -> None:
     body = body_with_a_big_integer(world)
     body["operation_parameters"]["metadata"]["snapshots"] = [{"snapshot-id": {"$int": str(BIG)}}]
     with pytest.raises(NotCanonicalizable) as refused:

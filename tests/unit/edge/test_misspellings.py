@@ -81,9 +81,7 @@ def test_an_option_of_another_operation_is_refused_with_those_that_there_are(api
         ("operation_parameters/table_identity/namespace", "did you mean namespace_levels?"),
     ],
 )
-def test_an_unknown_member_of_a_body_is_refused_with_the_nearest_one(
-    api: Api, path: str, place: str, nearest: str
-) -> None:
+def test_an_unknown_member_is_refused_with_the_nearest_one(api: Api, path: str, place: str, nearest: str) -> None:
     message = refused(api, path, changed(loaded(), place, {"dry-run": "true"}))
     assert message == f"{place.replace('/', '.')}: is not a member of this request; {nearest}"
 
@@ -171,14 +169,6 @@ def test_the_query_wins_over_either_spelling_in_the_body(api: Api) -> None:
         sent = api.submissions.submitted[-1]
         assert sent.document["operation_parameters"]["properties"] == {"dry-run": "true"}
         assert sent.payload.operation_parameters.properties == {"dry-run": "true"}
-
-
-@pytest.mark.parametrize("body", [loaded(), identity_only()])
-def test_the_documents_of_the_proposal_are_accepted_as_they_are(api: Api, body: dict[str, Any]) -> None:
-    assert api.call("POST", SUBMIT, body)["statusCode"] == 202
-    [submission] = api.submissions.submitted
-    assert submission.document == body
-    assert submission.payload.operation_parameters.properties == {"skipTrash": "true", "deleteMarkerFiles": "false"}
 
 
 def test_a_long_name_is_cut_and_no_value_is_quoted(world: World) -> None:

@@ -22,13 +22,12 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
-from delegation.edge.api.routes import Dependencies
 from delegation.handlers import api as lambda_handler
 from delegation.metrics import MetricLines
-from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table
 from tests.kit.worlds.service import LIFETIME, REALM, World
 from tests.paths import ROOT
+from tests.unit.edge.conftest import dependencies
 from tests.unit.edge.gateway import Context, request
 
 CODE = f"{ROOT / 'functions' / 'delegation'}/"
@@ -121,17 +120,7 @@ def travelled(act: Callable[[], object]) -> Road:
 @pytest.fixture
 def road(monkeypatch: pytest.MonkeyPatch) -> Road:
     world = World()
-    deps = Dependencies(
-        submissions=world.submissions,
-        tasks=world.tasks,
-        realm=REALM,
-        idempotency_lifetime=LIFETIME,
-        clock=world.clock,
-        receipt=lambda _task: None,
-        checks={},
-        mutations=lambda: pytest.fail("a submission is no mutation with a key of its own"),
-        types=TYPES,
-    )
+    deps = dependencies(world.submissions, world.tasks, realm=REALM, idempotency_lifetime=LIFETIME, clock=world.clock)
     handle = create_app(deps, logger=Logger(service="road"), metrics=MetricLines("Delegation", "road"))
     monkeypatch.setattr(lambda_handler, "_api", lambda: handle)
     events = []

@@ -3,25 +3,20 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from delegation.edge.answers import problem_of
-from delegation.idempotency.keys import IdempotencyError, KeyConflict, RequestInProgress
+from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.polaris.answers import NoSuchTable, PolarisError, PolarisUnavailable
 from delegation.removal.details import purge_id
-from delegation.removal.purge.task_type import PurgeDetails
 from delegation.removal.requests import check_storage
 from delegation.storage.locations import ObjectLocation, UnsupportedLocation
-from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import HANDED_OVER
-from delegation.tasks.options import InvalidOption
-from tests.kit.errors import coded
-from tests.kit.lakes.lake import filled, rows
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import LIFETIME, REALM, World
 from tests.unit.removal.purge.sizes import state
 
@@ -64,15 +59,6 @@ def test_a_replay_is_the_same_bytes_and_purges_nothing(world: World) -> None:
     assert world.statuses(first.task_id) == STATUSES
 
 
-def test_a_repeat_with_newly_vended_credentials_is_the_same_request(world: World) -> None:
-    body = world.body("orders")
-    first = world.execute(body, key="k1")
-    parameters = {**body["operation_parameters"], "config": {"s3.session-token": "another"}}
-    parameters["storage-credentials"] = [{"prefix": "s3://lake", "config": {"s3.session-token": "new"}}]
-    again = world.execute({**body, "operation_parameters": parameters}, key="k1")
-    assert again.body == first.body
-
-
 def test_a_key_with_another_body_is_a_conflict(world: World) -> None:
     world.execute(world.body("orders"), key="k1")
     with pytest.raises(KeyConflict):
@@ -86,32 +72,20 @@ def test_a_key_is_scoped_to_its_caller(world: World) -> None:
     assert world.execute(second, key="k1", caller="another-client").status == 200
 
 
-def test_a_repeat_without_a_key_is_answered_from_the_tables_task(world: World) -> None:
-    body = world.body("orders")
-    first = world.execute(body)
-    assert world.execute(body).body == first.body
-    assert world.statuses(first.task_id) == STATUSES
-
-
-def test_a_refusal_by_a_guard_is_409_and_replayed(world: World) -> None:
-    world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("gc.enabled", "false", "GC_DISABLED"), ("delegation.protected", "true", "TABLE_PROTECTED")],
+)
+def test_a_refusal_by_a_guard_is_409_and_replayed(world: World, name: str, value: str, code: str) -> None:
+    world.lake.rewrite_metadata("orders", {"properties": {name: value}})
     body = world.body("orders")
     before = set(world.lake.uris())
     answer = world.execute(body, key="k1")
     error = json.loads(answer.body)
-    assert answer.status == 409
-    assert (error["error_code"], error["status"]) == ("GC_DISABLED", "FAILED_TERMINAL")
+    assert (answer.status, error["error_code"], error["status"]) == (409, code, "FAILED_TERMINAL")
     assert set(world.lake.uris()) == before
     world.lake.rewrite_metadata("orders", {"properties": {}})
     assert world.execute(body, key="k1").body == answer.body
-
-
-def test_a_protected_table_is_409_and_keeps_its_files(world: World) -> None:
-    world.lake.rewrite_metadata("orders", {"properties": {"delegation.protected": "true"}})
-    before = set(world.lake.uris())
-    answer = world.execute(world.body("orders"), key="k1")
-    assert (answer.status, json.loads(answer.body)["error_code"]) == (409, "TABLE_PROTECTED")
-    assert set(world.lake.uris()) == before
 
 
 def test_a_5xx_is_not_stored_and_a_repeat_runs_the_task_again(world: World) -> None:
@@ -243,54 +217,6 @@ def test_nothing_is_stored_while_the_table_cannot_be_loaded(world: World, troubl
     assert world.submit(world.identity("orders"), key="k1").status == 202
 
 
-def test_a_lost_dispatch_is_repeated_by_the_sweeper(world: World) -> None:
-    world.queue.trouble = StoreUnavailable("the queue answered ServiceUnavailable")
-    accepted = world.submit(world.body("orders"))
-    assert accepted.status == 202
-    world.queue.trouble = None
-    world.sweep()
-    assert world.queue.sent == []
-    world.clock.advance(timedelta(minutes=2))
-    world.sweep()
-    assert world.queue.sent == [(accepted.task_id, 2)]
-    world.drive()
-    assert world.statuses(accepted.task_id) == STATUSES
-
-
-def test_a_request_with_other_properties_than_the_running_purge_is_a_conflict(world: World) -> None:
-    world.submit(world.body("orders"))
-    with pytest.raises(IdempotencyError, match="other properties", check=coded("TASK_EXISTS")):
-        world.submit(world.body("orders", outside="refuse"))
-
-
-def test_a_clone_with_the_same_uuid_is_a_conflict(world: World) -> None:
-    world.lake.pointers["clone"] = world.lake.pointers["orders"]
-    world.submit(world.body("orders"))
-    with pytest.raises(IdempotencyError, match="clone", check=coded("TASK_EXISTS")):
-        world.submit(world.body("clone"))
-
-
-def test_an_invalid_property_is_refused_before_anything_is_stored(world: World) -> None:
-    with pytest.raises(InvalidOption, match=r"properties\.outside"):
-        world.submit(world.body("orders", outside="maybe"))
-    assert world.store.heads().tasks == ()
-
-
-def test_a_dry_run_is_a_task_of_its_own_and_deletes_nothing(world: World) -> None:
-    before = set(world.lake.uris())
-    accepted = world.submit(world.body("orders", **{"dry-run": "true"}))
-    world.drive()
-    task = world.tasks.reads.get(accepted.task_id)
-    assert (task.status, task.task_type) == (Status.SUCCESS, "TABLE_PURGE_PLAN")
-    assert PurgeDetails.of(task).files_planned
-    report = json.loads(task.result_extended or "")
-    assert (report["files"], report["engine"]) == (PurgeDetails.of(task).files_planned, "inline")
-    assert report["by_type"]["metadata"] == {"files": 1, "bytes": 0}
-    assert "executing the plan takes about 1 s and less than 0.01 USD" in (task.result_summary or "")
-    assert set(world.lake.uris()) == before
-    assert accepted.task_id != task_of(world)
-
-
 def test_a_key_expires_a_lifetime_after_its_answer(world: World) -> None:
     body = world.body("orders")
     first = world.execute(body, key="k1")
@@ -298,12 +224,8 @@ def test_a_key_expires_a_lifetime_after_its_answer(world: World) -> None:
     assert world.execute(body, key="k1").kind == "replayed"
     world.clock.advance(timedelta(seconds=1))
     other = world.body("customers")
-    assert world.execute(other, key="k1").status == 200
-    assert first.task_id != task_of_customers(world, other)
-
-
-def task_of_customers(_world: World, body: dict[str, Any]) -> str:
-    return purge_id(REALM, "cat", body["operation_parameters"]["metadata"]["table-uuid"])
+    answer = world.execute(other, key="k1")
+    assert (answer.status, answer.task_id != first.task_id) == (200, True)
 
 
 def test_a_key_does_not_expire_while_its_task_runs(world: World) -> None:
@@ -341,16 +263,6 @@ def test_concurrent_requests_cause_one_task_and_one_purge(key: str | None) -> No
     assert world.statuses(heads[0].task_id) == STATUSES
 
 
-def test_files_shared_with_a_clone_in_the_namespace_are_not_deleted(world: World) -> None:
-    world.lake.pointers["clone"] = world.lake.pointers["orders"]
-    shared = set(world.lake.uris())
-    world.lake.table("orders").append(rows(77))
-    accepted = world.submit(world.body("orders"))
-    world.drive()
-    assert world.tasks.reads.get(accepted.task_id).status is Status.SUCCESS
-    assert set(world.lake.uris()) == shared
-
-
 def test_a_repeat_after_a_purge_that_kept_shared_files_purges_again(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     body, whole = world.body("orders"), set(world.lake.uris())
@@ -361,29 +273,6 @@ def test_a_repeat_after_a_purge_that_kept_shared_files_purges_again(world: World
     assert json.loads(again.body)["execution_result"]["files_deleted"] == len(whole - set(world.lake.uris()))
     assert world.lake.below("s3://lake/wh/orders") == set()
     assert world.execute(body).body == again.body
-
-
-def test_the_plan_of_a_dry_run_is_executed_by_its_id(world: World) -> None:
-    planned = world.submit(world.body("orders", **{"dry-run": "true"}))
-    world.drive()
-    [segment] = PurgeDetails.of(world.tasks.reads.get(planned.task_id)).plan_segments
-    accepted = world.submit(world.body("orders", plan=segment.id))
-    world.drive()
-    task = world.tasks.reads.get(accepted.task_id)
-    assert (task.status, PurgeDetails.of(task).plan_segments) == (Status.SUCCESS, (segment,))
-
-
-def test_a_plan_is_refused_after_a_commit_to_the_table(world: World) -> None:
-    planned = world.submit(world.body("orders", **{"dry-run": "true"}))
-    world.drive()
-    [segment] = PurgeDetails.of(world.tasks.reads.get(planned.task_id)).plan_segments
-    world.lake.table("orders").append(rows(77))
-    before = set(world.lake.uris())
-    accepted = world.submit(world.body("orders", plan=segment.id))
-    world.drive()
-    task = world.tasks.reads.get(accepted.task_id)
-    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OUTDATED")
-    assert set(world.lake.uris()) == before
 
 
 @pytest.mark.parametrize("late", [timedelta(seconds=21), timedelta(seconds=28)])
@@ -398,26 +287,24 @@ def test_a_purge_whose_request_arrived_late_is_handed_over_and_answered_in_time(
     assert world.tasks.reads.get(task_id).status is Status.SUCCESS
 
 
-def test_waiting_for_a_running_task_ends_with_the_budget(world: World) -> None:
+@pytest.mark.parametrize(
+    ("given", "most"),
+    [
+        ({"late": timedelta(seconds=10)}, timedelta(seconds=15)),
+        # AWS Lambda ends the invocation at its deadline without an answer; the last second is for writing it.
+        ({"remaining": timedelta(seconds=12)}, timedelta(seconds=11)),
+    ],
+    ids=["budget", "invocation"],
+)
+def test_waiting_for_a_running_task_ends_in_time(world: World, given: dict[str, timedelta], most: timedelta) -> None:
     world.submit(world.body("orders"))
     before = world.clock()
     with pytest.raises(RequestInProgress):
-        world.execute(world.body("orders"), late=timedelta(seconds=10))
-    assert world.clock() - before <= timedelta(seconds=15)
+        world.execute(world.body("orders"), **given)
+    assert most - timedelta(seconds=1) < world.clock() - before <= most
 
 
-def test_waiting_for_a_running_task_ends_one_second_before_the_invocation_does(world: World) -> None:
-    """The last second is for writing the answer: AWS Lambda ends the invocation at its deadline without one."""
-    world.submit(world.body("orders"))
-    before = world.clock()
-    with pytest.raises(RequestInProgress):
-        world.execute(world.body("orders"), remaining=timedelta(seconds=12))
-    assert world.clock() - before == timedelta(seconds=11)
-
-
-def test_a_purge_is_handed_over_when_its_manifest_lists_are_read_slowly(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_purge_whose_manifest_lists_are_slow_is_handed_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read = world.objects.read
 
     def slowly(location: ObjectLocation, *, limit: int) -> bytes:
@@ -448,8 +335,7 @@ def test_a_table_of_a_federated_catalog_is_refused_at_submission(world: World, s
 
 
 def test_a_table_in_another_storage_is_refused_at_submission() -> None:
-    for location in ("gs://b/t/metadata/1.metadata.json", "abfss://c@a.dfs.core.windows.net/t/1.metadata.json"):
-        with pytest.raises(UnsupportedLocation, match=r"the scheme (gs|abfss) is not supported"):
-            check_storage(location)
+    with pytest.raises(UnsupportedLocation, match="the scheme gs is not supported"):
+        check_storage("gs://b/t/metadata/1.metadata.json")
     check_storage("s3a://b/t/1.metadata.json")
     check_storage("s3://b/a#b/1.metadata.json")  # the task refuses it, with its reason

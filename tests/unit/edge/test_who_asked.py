@@ -24,11 +24,6 @@ POLARIS = {"client_id": "polaris", "subject": "alice"}
 OTHER = {"client_id": "other", "subject": "bob"}
 
 
-@pytest.fixture
-def world() -> World:
-    return filled(World(), "orders")
-
-
 def asked(world: World, who: dict[str, str], key: str | None = None, **properties: str) -> str:
     """Ask for a purge in the background, and return the task's id."""
     submission = world._submission(world.identity("orders", **properties), key, who["client_id"], "/v1/tasks")
@@ -38,8 +33,7 @@ def asked(world: World, who: dict[str, str], key: str | None = None, **propertie
 
 def receipt(world: World) -> dict[str, Any]:
     [key] = [key for key in world.plans.keys("") if key.endswith("/receipt.json")]
-    found: dict[str, Any] = json.loads(world.plans.get(key))
-    return found
+    return json.loads(world.plans.get(key))
 
 
 def test_the_tokens_client_and_subject_reach_the_submission(api: Api) -> None:
@@ -135,22 +129,6 @@ def at_the_first_delete(world: World, act: Callable[[], object]) -> None:
         return delete(*arguments, **options)
 
     world.objects.delete = acting  # type: ignore[method-assign]
-
-
-def test_a_job_that_left_the_table_half_deleted_is_reported_when_its_execution_ends(world: World) -> None:
-    task_id = asked(world, POLARIS, engine="spark")
-    [(_, n)] = world.queue.sent
-    step = Step.of(world.steps.acquire(Step(task_id, n), world.deadline()))
-    world.tasks.leases.heartbeat(
-        task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark"
-    )
-    undeletable(world)
-    world.behavior.run_job(purge_table, task_id, step.attempt)
-    reported: list[Task] = []
-    change_service(world.tasks, left_partly_done=reported.append)
-    assert world.tasks.reads.get(task_id).is_left_partly_done
-    world.steps.complete(step)
-    assert [task.task_id for task in reported] == [task_id]
 
 
 def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(

@@ -79,7 +79,7 @@ def test_a_body_that_does_not_fit_is_refused_with_what_to_do():
     assert gateway_over(upstream, rules=GatewayRules(largest_body=4)).answer(request("POST", TABLE, b"1234")).is_success
 
 
-@pytest.mark.parametrize("key", ["", " ", "\t", "a b", "-k", "a" * 256])
+@pytest.mark.parametrize("key", ["", " ", "\t", "a b", "-k", ".a", "ä", "a/b", "a" * 256])
 @pytest.mark.parametrize(
     ("method", "path", "query"),
     [

@@ -63,11 +63,7 @@ def table_answer(**changes: Any) -> httpx.Response:
             "properties": {"gc.enabled": "true"},
             "snapshots": [{"snapshot-id": 9_223_372_036_854_775_807}],
         },
-        "config": {
-            "s3.endpoint": "http://127.0.0.1:90",
-            "s3.path-style-access": "true",
-            "client.region": "eu-west-1",
-        },
+        "config": {"s3.endpoint": "http://127.0.0.1:90", "s3.path-style-access": "true", "client.region": "eu-west-1"},
         "storage-credentials": [],
     }
     return raw_json(json.dumps(body | changes))

@@ -134,9 +134,25 @@ class Vending:
         return table(vended, table_uuid=self.table_uuid)
 
 
-def test_a_credential_is_used_until_the_margin_and_then_replaced(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
+@pytest.fixture
+def vending(clock: Clock) -> Vending:
+    return Vending(clock)
+
+
+@pytest.fixture
+def vended(vending: Vending, clock: Clock) -> VendedCredentials:
+    return VendedCredentials(vending, clock=clock)
+
+
+@pytest.fixture
+def ending(vended: VendedCredentials, clock: Clock) -> VendedCredentials:
+    """Credentials within the margin before their end."""
+    vended.for_uri(FILE)
+    clock.advance(timedelta(minutes=56))
+    return vended
+
+
+def test_a_credential_is_used_until_the_margin(vending: Vending, vended: VendedCredentials, clock: Clock) -> None:
     assert vended.for_uri(FILE).access_key_id == "A1"
     clock.now += timedelta(hours=1) - REFRESH_MARGIN - timedelta(seconds=1)
     assert vended.for_uri(FILE).access_key_id == "A1"
@@ -161,20 +177,16 @@ def test_a_credential_without_expiry_is_kept(clock: Clock) -> None:
     assert vended.for_uri(FILE).access_key_id == "A1"
 
 
-def test_while_one_thread_refreshes_the_others_use_the_valid_credential(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
-    vended.for_uri(FILE)
-    clock.advance(timedelta(minutes=56))
+def test_while_one_refreshes_the_others_use_the_valid_credential(vending: Vending, ending: VendedCredentials) -> None:
     vending.entered.clear()
     vending.go.clear()
     with ThreadPoolExecutor(1) as pool:
-        refreshing = pool.submit(vended.for_uri, FILE)
+        refreshing = pool.submit(ending.for_uri, FILE)
         assert vending.entered.wait(10)
-        assert vended.for_uri(FILE).access_key_id == "A1"
+        assert ending.for_uri(FILE).access_key_id == "A1"
         vending.go.set()
         assert refreshing.result(10).access_key_id == "A2"
-    assert vended.for_uri(FILE).access_key_id == "A2"
+    assert ending.for_uri(FILE).access_key_id == "A2"
     assert vending.count == 2
 
 
@@ -190,22 +202,16 @@ def test_threads_without_a_valid_credential_wait_for_one_load(clock: Clock) -> N
     assert vending.count == 1
 
 
-def test_a_transient_failure_of_a_refresh_is_no_error_while_the_credential_is_valid(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
-    vended.for_uri(FILE)
-    clock.advance(timedelta(minutes=56))
+def test_a_transient_failure_to_refresh_is_no_error(vending: Vending, ending: VendedCredentials, clock: Clock) -> None:
     vending.failures = [PolarisUnavailable("away")]
-    assert vended.for_uri(FILE).access_key_id == "A1"
-    assert vended.for_uri(FILE).access_key_id == "A1"
+    assert ending.for_uri(FILE).access_key_id == "A1"
+    assert ending.for_uri(FILE).access_key_id == "A1"
     assert vending.count == 2
     clock.now += RETRY_AFTER_FAILED_REFRESH
-    assert vended.for_uri(FILE).access_key_id == "A3"
+    assert ending.for_uri(FILE).access_key_id == "A3"
 
 
-def test_a_refresh_that_fails_after_expiry_is_an_error(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
+def test_a_refresh_that_fails_too_late_is_an_error(vending: Vending, vended: VendedCredentials, clock: Clock) -> None:
     vended.for_uri(FILE)
     clock.advance(timedelta(hours=1))
     vending.failures = [PolarisUnavailable("away")]
@@ -214,14 +220,10 @@ def test_a_refresh_that_fails_after_expiry_is_an_error(clock: Clock) -> None:
     assert vended.for_uri(FILE).access_key_id == "A3"
 
 
-def test_other_errors_of_a_refresh_are_raised(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
-    vended.for_uri(FILE)
-    clock.advance(timedelta(minutes=56))
+def test_other_errors_of_a_refresh_are_raised(vending: Vending, ending: VendedCredentials) -> None:
     vending.failures = [NoSuchTable("dropped")]
     with pytest.raises(NoSuchTable):
-        vended.for_uri(FILE)
+        ending.for_uri(FILE)
 
 
 def test_an_expired_vended_credential_is_refused(clock: Clock) -> None:
@@ -230,9 +232,7 @@ def test_an_expired_vended_credential_is_refused(clock: Clock) -> None:
         vended.for_uri(FILE)
 
 
-def test_a_credential_that_the_store_refused_is_replaced_once(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
+def test_a_credential_that_the_store_refused_is_replaced_once(vending: Vending, vended: VendedCredentials) -> None:
     refused = vended.for_uri(FILE)
     with ThreadPoolExecutor(4) as pool:
         replaced = list(pool.map(lambda _: vended.replace(FILE, refused), range(4)))
@@ -240,9 +240,7 @@ def test_a_credential_that_the_store_refused_is_replaced_once(clock: Clock) -> N
     assert vending.count == 2
 
 
-def test_the_loaded_table_is_returned_without_another_load(clock: Clock) -> None:
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
+def test_the_loaded_table_is_returned_without_another_load(vending: Vending, vended: VendedCredentials) -> None:
     assert vended.table().location == "s3://lake/ns/orders"
     vended.for_uri(FILE)
     assert vending.count == 1
@@ -258,10 +256,10 @@ def test_a_table_that_was_just_loaded_saves_the_first_load(clock: Clock) -> None
     assert VendedCredentials(load, clock=clock, loaded=loaded).for_uri("s3://b/t/f").access_key_id == "k"
 
 
-def test_a_renewal_that_finds_another_table_under_the_name_vends_nothing(clock: Clock) -> None:
+def test_a_renewal_that_finds_another_table_vends_nothing(
+    vending: Vending, vended: VendedCredentials, clock: Clock
+) -> None:
     """A table that was dropped and created again has the old location and may have taken its files."""
-    vending = Vending(clock)
-    vended = VendedCredentials(vending, clock=clock)
     refused = vended.for_uri(FILE)
     vending.table_uuid = "other"
 

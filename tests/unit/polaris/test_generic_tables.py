@@ -69,9 +69,7 @@ def test_what_is_no_answer_to_the_question_is_raised(
         list(client.generic_tables("lake", NAMESPACE))
 
 
-def test_one_that_may_not_be_read_or_answers_nonsense_is_known_without_a_location(
-    client: PolarisClient, server: Server
-) -> None:
+def test_one_that_cannot_be_read_is_known_without_a_location(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLES, page("secret", "odd", "delta"))
     server.answer("GET", f"{TABLES}/secret", error(403, "ForbiddenException"))
     server.answer("GET", f"{TABLES}/odd", httpx.Response(200, content=b"x"))
@@ -83,9 +81,7 @@ def test_one_that_may_not_be_read_or_answers_nonsense_is_known_without_a_locatio
     ]
 
 
-def test_the_others_are_yielded_before_the_error_of_one_without_an_answer_or_a_name(
-    client: PolarisClient, server: Server
-) -> None:
+def test_the_others_are_yielded_before_the_error_of_one(client: PolarisClient, server: Server) -> None:
     found: list[GenericTable] = []
     server.answer("GET", TABLES, page("..", "down", "delta"))
     server.answer("GET", f"{TABLES}/down", error(503, "ServiceFailureException"))

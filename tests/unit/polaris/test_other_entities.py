@@ -12,10 +12,10 @@ from delegation.polaris.model import GENERIC_TABLE, VIEW
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from tests.unit.gateway.drop.world import REALM, URL, DropWorld
+from tests.unit.gateway.keys.mutations import view_request
 
 REPORT = TableIdentifier("lake", ("ns",), "report 2%")
 GENERIC = "GET /api/catalog/polaris/v1/lake/namespaces/ns/generic-tables"
-SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "type": "int", "required": False}]}
 
 
 @pytest.fixture
@@ -37,15 +37,7 @@ def ann(here: DropWorld) -> PolarisClient:
 def test_views_are_listed_read_and_dropped(here: DropWorld) -> None:
     client = ann(here)
     assert list(client.list_others(VIEW, "lake", ("ns",))) == []
-    version = {
-        "version-id": 1,
-        "timestamp-ms": 1,
-        "schema-id": 0,
-        "summary": {},
-        "representations": [{"type": "sql", "sql": "select 1", "dialect": "spark"}],
-        "default-namespace": ["ns"],
-    }
-    body = {"name": REPORT.name, "schema": SCHEMA, "view-version": version, "properties": {}}
+    body = {**view_request(), "name": REPORT.name}
     here.send("POST", "namespaces/ns/views", body)
     assert list(client.list_others(VIEW, "lake", ("ns",))) == [REPORT]
     assert client.load_other(VIEW, REPORT)["metadata"]["view-uuid"]
@@ -63,11 +55,6 @@ def test_a_server_without_generic_tables_has_none(here: DropWorld) -> None:
 def test_an_unknown_catalog_is_an_error_and_no_empty_list(here: DropWorld) -> None:
     with pytest.raises(NoSuchCatalog):
         list(here.polaris.list_others(GENERIC_TABLE, "nowhere", ("ns",)))
-
-
-def test_the_stand_in_has_no_generic_tables_and_says_so_as_an_unknown_path(here: DropWorld) -> None:
-    """`delegation drop-namespace` on a local stack."""
-    assert list(ann(here).list_others(GENERIC_TABLE, "lake", ("ns",))) == []
 
 
 def test_what_may_not_be_listed_is_an_error(here: DropWorld) -> None:

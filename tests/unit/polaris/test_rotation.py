@@ -215,9 +215,7 @@ def test_after_a_lost_answer_the_operators_reset_makes_the_next_rotation_possibl
     site.require_usable()
 
 
-def test_a_refusal_of_polaris_does_not_block_the_next_attempt(
-    site: RotatingProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_does_not_block_the_next_attempt(site: RotatingProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     site.begin(TOKENS[0])
     with monkeypatch.context() as refusing:
         refusing.setattr(OwnPrincipal, "rotate", Mock(side_effect=PolarisUnavailable("503")))

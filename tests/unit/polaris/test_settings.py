@@ -25,11 +25,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_POLARIS_SECRET_ARN", "arn:secret")
 
 
-def test_defaults() -> None:
-    settings = PolarisSettings.read()
-    assert (settings.scope, settings.realm, settings.token_url) == ("PRINCIPAL_ROLE:ALL", None, None)
-
-
 @pytest.mark.parametrize(
     ("name", "value"), [("URL", "polaris"), ("URL", ""), ("SECRET_ARN", ""), ("TOKEN_URL", "ftp://x")]
 )

@@ -26,8 +26,7 @@ def test_every_difference_is_an_addition_or_a_listed_limit() -> None:
 
 
 def schema(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = document["components"]["schemas"][name]
-    return found
+    return document["components"]["schemas"][name]
 
 
 EXECUTE = "/v1/tasks/execute/synchronous"

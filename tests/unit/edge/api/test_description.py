@@ -13,7 +13,6 @@ import pytest
 
 from delegation.edge.api.endpoints import ENDPOINTS
 from delegation.edge.codes import codes
-from delegation.wire.responses import ERROR_PAGE, ErrorResponse
 from infra import api_schemas
 from infra.package import description
 from tests.paths import ROOT
@@ -73,12 +72,6 @@ def test_every_link_of_the_page_has_its_target() -> None:
     page = description.files()["docs.html"]
     anchors = set(re.findall(r'id="([^"]+)"', page))
     assert set(re.findall(r'href="#([^"]+)"', page)) <= anchors
-
-
-def test_the_type_of_an_error_is_its_line_on_the_page() -> None:
-    error = ErrorResponse(error_code="TASK_NOT_FOUND", message="x")
-    assert error.type == f"{ERROR_PAGE}#TASK_NOT_FOUND"
-    assert ERROR_PAGE.endswith("/delegation-service/api/docs")
 
 
 def test_text_of_the_document_is_escaped() -> None:

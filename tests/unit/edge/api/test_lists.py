@@ -195,10 +195,3 @@ def test_a_list_shows_records_as_a_read_of_one_task_does(api: Api) -> None:
     assert {name: one[name] for name in shown if name != "children"} == {
         name: value for name, value in shown.items() if name != "children"
     }
-
-
-def test_a_record_without_labels_is_in_lists_without_filters_of_them(api: Api) -> None:
-    task = in_status(Status.SUBMITTED, received_timestamp=NOW)
-    api.tasks.tasks[task.task_id] = task
-    assert listed(api) == [task.task_id]
-    assert listed(api, table="lake.sales.orders") == []

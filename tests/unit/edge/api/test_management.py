@@ -2,12 +2,11 @@
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
 from delegation.edge.api import lists
-from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
+from delegation.edge.api.endpoints import ENDPOINTS, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
@@ -16,7 +15,7 @@ from tests.kit.tasks.builders import acquired, failed, retried, started, submitt
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.conftest import TASK_ID, Api
-from tests.unit.edge.requests import loaded
+from tests.unit.edge.requests import changed, loaded
 
 TASK = f"/v1/tasks/{TASK_ID}"
 UNKNOWN = "/v1/tasks/00000000-0000-0000-0000-000000000000"
@@ -43,9 +42,6 @@ def test_versions_come_in_pages_oldest_first(api: Api) -> None:
     rest = body_of(api.call("GET", f"{TASK}/versions", query={"page_token": first["next_page_token"]}))
     assert [row["version"] for row in rest["versions"]] == [3]
     assert rest["next_page_token"] is None
-
-
-def test_a_page_that_ends_with_the_last_version_has_no_token(api: Api) -> None:
     assert body_of(api.call("GET", f"{TASK}/versions", query={"page_size": "3"}))["next_page_token"] is None
 
 
@@ -79,9 +75,7 @@ def test_a_token_with_a_position_that_is_no_version_is_a_bad_request(api: Api, p
     assert assert_problem(response, 400, "INVALID_REQUEST")["message"].startswith("query page_token: ")
 
 
-def test_a_page_of_versions_ends_before_it_is_too_large_to_be_answered(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_versions_ends_before_it_is_too_large(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest version, 400 KB, always has room."""
     monkeypatch.setattr(lists, "MOST_BYTES", 1)
     seen, query = [], {}
@@ -114,15 +108,10 @@ def test_a_receipt_is_sent_byte_for_byte(api: Api) -> None:
     assert (response["statusCode"], response["body"].encode()) == (200, api.receipts[TASK_ID])
 
 
-def test_a_task_without_receipt_is_said_to_have_none(api: Api) -> None:
-    body = assert_problem(api.call("GET", f"{TASK}/receipt"), 404, "RECEIPT_NOT_FOUND")
+@pytest.mark.parametrize("what", ["receipt", "estimate"])
+def test_a_task_without_receipt_or_plan_is_said_to_have_none(api: Api, what: str) -> None:
+    body = assert_problem(api.call("GET", f"{TASK}/{what}"), 404, f"{what.upper()}_NOT_FOUND")
     assert body["delegation_task_id"] == TASK_ID
-
-
-def test_a_task_without_plan_is_said_to_have_none(api: Api) -> None:
-    body = assert_problem(api.call("GET", f"{TASK}/estimate"), 404, "ESTIMATE_NOT_FOUND")
-    assert body["delegation_task_id"] == TASK_ID
-    assert "dry-run=true" in body["message"]
 
 
 def test_an_estimate_says_what_is_left(api: Api) -> None:
@@ -141,6 +130,9 @@ def test_an_estimate_says_what_is_left(api: Api) -> None:
 
 
 def test_the_place_of_a_task_that_waits_is_named_with_what_keeps_its_lane(api: Api) -> None:
+    body = body_of(api.call("GET", f"{TASK}/place"))
+    assert (body["waits"], body["lane"], body["place"], body["reasons"]) == (False, None, None, [])
+    assert errors_of("TaskPlace", body) == []
     api.places[TASK_ID] = QueuePlace("TABLE_PURGE of sales on lake", 3, ("all: 9 of 9 run",))
     assert body_of(api.call("GET", f"{TASK}/place")) == {
         "task_id": TASK_ID,
@@ -151,23 +143,11 @@ def test_the_place_of_a_task_that_waits_is_named_with_what_keeps_its_lane(api: A
     }
 
 
-def test_a_task_that_waits_for_no_place_has_none(api: Api) -> None:
-    body = body_of(api.call("GET", f"{TASK}/place"))
-    assert (body["waits"], body["lane"], body["place"], body["reasons"]) == (False, None, None, [])
-    assert errors_of("TaskPlace", body) == []
-
-
 def test_a_cancellation_names_who_asked_and_can_be_repeated(api: Api) -> None:
     for _ in range(2):
         body = body_of(api.call("POST", f"{TASK}/cancel", client_id="ops"))
         assert (body["status"], body["error_code"]) == ("FAILURE", CANCELLED)
         assert body["cancelled_by"] == {"client_id": "ops", "subject": ""}
-
-
-def test_a_task_that_ended_cannot_be_cancelled(api: Api) -> None:
-    become(api, Status.SUCCESS)
-    body = assert_problem(api.call("POST", f"{TASK}/cancel"), 409, "TASK_ENDED")
-    assert "SUCCESS" in body["message"]
 
 
 def test_a_failure_is_retried_dispatched_and_names_who_asked(api: Api) -> None:
@@ -176,6 +156,11 @@ def test_a_failure_is_retried_dispatched_and_names_who_asked(api: Api) -> None:
     assert (body["status"], body["error_code"]) == ("SUBMITTED", None)
     assert api.tasks.tasks[TASK_ID].requested_by == Caller(client_id="ops", subject="")
     assert api.tasks.dispatched == [TASK_ID]
+
+
+def test_a_task_that_ended_cannot_be_cancelled(api: Api) -> None:
+    become(api, Status.SUCCESS)
+    assert_problem(api.call("POST", f"{TASK}/cancel"), 409, "TASK_ENDED")
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.FAILURE])
@@ -194,9 +179,6 @@ def test_dead_letters_are_sent_again_and_the_task_stays(api: Api) -> None:
         assert (body["task_id"], body["status"]) == (TASK_ID, "SUCCESS")
     assert api.resent == [TASK_ID, TASK_ID]
     assert api.tasks.tasks[TASK_ID] == before
-
-
-OF_TASK = [endpoint for endpoint in ENDPOINTS if "{taskId}" in endpoint.path]
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.operation)
@@ -222,36 +204,16 @@ def test_only_the_open_operations_answer_without_a_token(api: Api, endpoint: End
     assert (response["statusCode"] == 401) is (f"{endpoint.method}{endpoint.path}" not in OPEN_METHODS)
 
 
-def test_the_authorizer_of_the_former_release_admits_only_polaris(api: Api) -> None:
-    """It names no permissions; during a deployment its callers keep theirs."""
-    assert api.call("POST", SUBMIT.path, loaded())["statusCode"] == 202
-
-
 DRY = "/v1/tasks"
 
 
 def test_the_query_dry_run_is_the_property_dry_run(api: Api) -> None:
+    by_property = changed(loaded(), "operation_parameters/properties/dry-run", "true")
     assert api.call("POST", DRY, loaded(), query={"dry-run": "true"})["statusCode"] == 202
-    assert api.call("POST", DRY, with_property("true"))["statusCode"] == 202
-    [by_query, by_property] = api.submissions.submitted
-    assert by_query.document == by_property.document
-    assert by_query.payload == by_property.payload
-
-
-def test_the_query_dry_run_must_be_true_or_false(api: Api) -> None:
     assert api.call("POST", DRY, loaded(), query={"dry-run": "false"})["statusCode"] == 202
-    assert api.submissions.submitted[0].document == loaded()
-    body = assert_problem(api.call("POST", DRY, loaded(), query={"dry-run": "yes"}), 400, "INVALID_REQUEST")
-    assert body["message"] == "query dry-run: must be true or false"
-
-
-def with_property(value: str) -> dict[str, Any]:
-    body = json.loads(json.dumps(loaded()))
-    body["operation_parameters"]["properties"] = {
-        **(body["operation_parameters"].get("properties") or {}),
-        "dry-run": value,
-    }
-    return body
+    assert [one.document for one in api.submissions.submitted] == [by_property, loaded()]
+    assert api.submissions.submitted[0].payload.operation_parameters.properties["dry-run"] == "true"
+    assert_problem(api.call("POST", DRY, loaded(), query={"dry-run": "yes"}), 400, "INVALID_REQUEST")
 
 
 def test_who_may_manage_tasks_sees_the_lease_holder_and_others_do_not(api: Api) -> None:

@@ -4,7 +4,6 @@ import functools
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from delegation.wiring import api as wiring
 from delegation.wiring.types import TYPES
 from polaris_common.errors import DelegationError
 from tests.paths import EVENTS, ROOT
-from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
+from tests.unit.edge.conftest import TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, dependencies
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
 
@@ -179,9 +178,7 @@ PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
 
 
 @pytest.mark.parametrize(("body", "synchronous", "background"), PAYLOADS)
-def test_schema_and_model_accept_and_refuse_the_same_bodies(
-    body: dict[str, Any], synchronous: bool, background: bool
-) -> None:
+def test_schema_and_model_accept_the_same_bodies(body: dict[str, Any], synchronous: bool, background: bool) -> None:
     for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
         assert (errors_of(schema, body) == []) is fits
         if fits:
@@ -255,11 +252,8 @@ def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
 
 
-def test_the_described_statuses_are_the_models() -> None:
-    assert SCHEMAS["TaskRecord"]["properties"]["status"]["enum"] == [status.value for status in Status]
-
-
 def test_the_configuration_is_as_described(api: Api) -> None:
+    assert SCHEMAS["TaskRecord"]["properties"]["status"]["enum"] == [status.value for status in Status]
     assert described_as("/v1/config", "GET", api.call("GET", "/v1/config")) == []
 
 
@@ -284,21 +278,11 @@ def test_the_lambda_answers_its_sample_events(
     monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
     submissions, built = FakeSubmissions(), []
 
-    def dependencies() -> Dependencies:
+    def counted() -> Dependencies:
         built.append(1)
-        return Dependencies(
-            submissions,
-            FakeTasks(),
-            "POLARIS",
-            timedelta(minutes=30),
-            lambda: NOW,
-            lambda _task: None,
-            {},
-            not_called,
-            TYPES,
-        )
+        return dependencies(submissions, FakeTasks())
 
-    monkeypatch.setattr(wiring, "api_dependencies", dependencies)
+    monkeypatch.setattr(wiring, "api_dependencies", counted)
     handler_module._api.cache_clear()
     try:
         for _ in range(2):
@@ -318,18 +302,7 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
-    deps = Dependencies(
-        FakeSubmissions(),
-        FakeTasks(),
-        "POLARIS",
-        timedelta(minutes=30),
-        lambda: NOW,
-        lambda _task: None,
-        {},
-        not_called,
-        TYPES,
-    )
-    monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
+    monkeypatch.setattr(wiring, "api_dependencies", lambda: dependencies(FakeSubmissions(), FakeTasks()))
     asked: list[dict[str, Any]] = []
 
     class Recording:

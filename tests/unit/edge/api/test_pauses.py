@@ -31,10 +31,7 @@ def test_a_scope_is_paused_in_the_callers_name_until_it_is_resumed(api: Api, sto
     first = {**ALL, "by": body_of(api.call("POST", "/v1/pause", {"reason": "upgrade"}))["pauses"][0]["by"]}
     assert set(first["by"]) == {"client_id", "subject"}
     both = shown(api.call("POST", "/v1/pause", {"scope": "table", "table": "lake.sales.orders", "mode": "drain"}))
-    assert both == [
-        {**first, "reason": "upgrade"},
-        {**TABLE, "by": first["by"], "mode": "drain", "reason": ""},
-    ]
+    assert both == [{**first, "reason": "upgrade"}, {**TABLE, "by": first["by"], "mode": "drain", "reason": ""}]
     assert shown(api.call("GET", "/v1/pause")) == both
     assert shown(api.call("POST", "/v1/resume", {})) == both[1:]
     assert shown(api.call("POST", "/v1/resume", {})) == both[1:]

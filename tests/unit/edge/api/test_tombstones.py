@@ -117,9 +117,7 @@ def test_the_described_states_are_the_gateways() -> None:
     assert [*(state.value for state in TombstoneState), DISMISSED] == STATES
 
 
-def test_a_restore_gives_the_former_name_or_the_one_of_the_body(
-    api: Api, fake: FakeTombstones, record: Tombstone
-) -> None:
+def test_a_restore_gives_the_former_name_or_that_of_the_body(api: Api, fake: FakeTombstones, record: Tombstone) -> None:
     path = f"{LIST}/{record.tombstone_id}/restore"
     response = api.call("POST", path)
     assert described_as(f"{LIST}/{{tombstoneId}}/restore", "POST", response) == []
@@ -146,9 +144,7 @@ def test_a_restore_gives_the_former_name_or_the_one_of_the_body(
         [],
     ],
 )
-def test_a_malformed_name_is_a_bad_request_and_restores_nothing(
-    api: Api, fake: FakeTombstones, record: Tombstone, body: Any
-) -> None:
+def test_a_malformed_name_restores_nothing(api: Api, fake: FakeTombstones, record: Tombstone, body: Any) -> None:
     response = api.call("POST", f"{LIST}/{record.tombstone_id}/restore", body)
     assert response["statusCode"] == 400, response["body"]
     assert fake.changes == []
@@ -191,9 +187,7 @@ def test_a_refusal_says_what_to_do(
 
 
 @pytest.mark.parametrize("action", ["", "/restore", "/purge", "/dismiss"])
-def test_an_unknown_id_is_not_found_and_a_malformed_one_a_bad_request(
-    api: Api, fake: FakeTombstones, action: str
-) -> None:
+def test_an_unknown_id_is_404_and_a_malformed_one_400(api: Api, fake: FakeTombstones, action: str) -> None:
     method = "POST" if action else "GET"
     assert_problem(api.call(method, f"{LIST}/abc-1{action}"), 404, "TOMBSTONE_NOT_FOUND")
     assert_problem(api.call(method, f"{LIST}/X..{action}"), 400, "INVALID_REQUEST")

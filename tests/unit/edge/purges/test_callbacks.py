@@ -7,7 +7,6 @@ import pytest
 
 from delegation.edge.answers import status_of
 from delegation.idempotency.keys import IdempotencyError
-from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.tasks.options import InvalidOption
 from delegation.tasks.stores.base import Advance
@@ -104,15 +103,6 @@ def test_a_request_for_what_was_purged_already_is_owed_its_callback_at_once():
     assert owed(there) == []
 
 
-def test_a_request_without_a_key_is_owed_it_too():
-    there = world()
-    body = there.body("orders", callback="audit")
-    there.submit(there.body("orders"))
-    there.drive()
-    there.submit(body)
-    assert owed(there) == [("callback:audit", "SUCCESS")]
-
-
 def test_another_callback_is_no_conflict_but_other_properties_are():
     there = world()
     there.submit(there.body("orders", callback="catalog"))
@@ -136,38 +126,3 @@ def test_each_submission_names_its_callbacks_and_a_retry_keeps_them():
 
 
 # ---- the modes of delegation (Delegation Service proposal, Delegation Mode)
-
-
-def test_synchronous():
-    there = world()
-    answer = there.execute(there.body("orders"), "key-1")
-    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
-    assert there.lake.below("s3://lake/wh/orders") == set()
-
-
-def test_fire_and_forget():
-    """The caller forgets the answer: the purge is done all the same, and its failure would be recorded."""
-    there = world()
-    there.submit(there.body("orders"))
-    there.drive()
-    assert there.lake.below("s3://lake/wh/orders") == set()
-    assert [task.status for task in there.store.heads().tasks] == [Status.SUCCESS]
-
-
-def test_asynchronous_with_polling():
-    there = world()
-    answer = there.submit(there.body("orders"), "key-1")
-    task_id = task_id_of(answer)
-    assert json.loads(answer.body)["status_query_url"].endswith(f"/v1/tasks/{task_id}")
-    assert there.tasks.reads.get(task_id).status is Status.SUBMITTED
-    there.drive()
-    assert there.tasks.reads.get(task_id).status is Status.SUCCESS
-
-
-def test_asynchronous_with_pushing():
-    """The callback itself is sent in tests of notifications."""
-    there = world()
-    task_id = task_id_of(there.submit(there.body("orders", callback="catalog"), "key-1"))
-    there.drive()
-    ((channel, status),) = owed(there)
-    assert (channel, status, there.tasks.reads.get(task_id).status.value) == ("callback:catalog", "SUCCESS", status)

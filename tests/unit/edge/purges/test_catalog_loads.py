@@ -10,7 +10,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.wiring.operations import purge_behavior
 from tests.aws import mock_aws
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table
 from tests.kit.worlds.service import TablesOfLake, World
 
 
@@ -77,11 +77,3 @@ def test_a_small_purge_loads_its_table_at_most_five_times(world: World, backgrou
         assert world.execute(body).status == 200
     assert left(world) == set()
     assert world.tables.loads <= 5
-
-
-@pytest.mark.parametrize("load", [1, 2, 3])
-def test_a_commit_after_any_load_is_purged_too(world: World, load: int) -> None:
-    """None of the comparisons between the phases was saved."""
-    world.tables.after_load[load] = lambda: world.lake.table("orders").append(rows(9))
-    assert world.execute(world.body("orders")).status == 200
-    assert left(world) == set()

@@ -54,9 +54,7 @@ def test_the_same_request_ends_the_purge_whose_plan_is_lost(world: World, at: in
     assert [(one.code, one.count) for one in details.findings] == [("REPLANNED", 1)]
     assert details.plan_segments != before.plan_segments
     [receipt] = [json.loads(data) for key, data in world.plans.objects.items() if key.endswith("receipt.json")]
-    assert receipt["findings"] == [
-        {"code": "REPLANNED", "count": 1, "sample": [before.plan_segments[0].id]},
-    ]
+    assert receipt["findings"] == [{"code": "REPLANNED", "count": 1, "sample": [before.plan_segments[0].id]}]
 
 
 def test_the_head_records_which_steps_are_deleted_before_the_next_begins() -> None:

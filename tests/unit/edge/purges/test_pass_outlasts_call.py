@@ -9,15 +9,13 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
-from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.metrics import MetricLines
 from delegation.removal.purge.requests import ReferenceSettings
 from delegation.tasks.life.model import Status
-from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.service import REALM
-from tests.unit.edge.conftest import header, not_called
+from tests.unit.edge.conftest import dependencies, header
 from tests.unit.edge.gateway import Context, request
 
 EXECUTE = "/v1/tasks/execute/synchronous"
@@ -33,21 +31,7 @@ class Edge(IndexedWorld):
         for number in range(tables - 1):
             self.other.create(f"other{number:03}")
         self.become(replace(self.behavior, reference_settings=ReferenceSettings(loads_per_second=LOADS_A_SECOND)))
-        deps = Dependencies(
-            submissions=self.submissions,
-            tasks=self.tasks,
-            realm=REALM,
-            idempotency_lifetime=timedelta(minutes=30),
-            clock=self.clock,
-            receipt=lambda _task: None,
-            checks={},
-            mutations=not_called,
-            types=TYPES,
-            estimate=lambda _task: None,
-            resend=lambda _task_id: None,
-            tombstones=lambda: None,
-            pauses=without_pauses,
-        )
+        deps = dependencies(self.submissions, self.tasks, realm=REALM, clock=self.clock)
         self._handle = create_app(deps, logger=Logger(service="edge"), metrics=MetricLines("Delegation", "api"))
 
     def call(self, body: dict[str, Any], key: str) -> dict[str, Any]:

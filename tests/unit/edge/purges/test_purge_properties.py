@@ -1,11 +1,8 @@
 """`operation_parameters.properties`: applied, refused or recorded; and the execution of a dry run's plan."""
 
-import gzip
 import json
-import subprocess
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,16 +53,13 @@ def plan_of(world: World) -> str:
     return PurgeDetails.of(task).plan_segments[0].id
 
 
-def test_known_properties_are_applied_and_all_are_recorded(
-    world: World,
-) -> None:
-    properties = STRICT
-    task = run(world, **properties)
+def test_known_properties_are_applied_and_all_are_recorded(world: World) -> None:
+    task = run(world, **STRICT)
     assert task.status is Status.SUCCESS
     assert ours(world) == set()
-    assert json.loads(task.task_payload)["operation_parameters"]["properties"] == properties
+    assert json.loads(task.task_payload)["operation_parameters"]["properties"] == STRICT
     receipt = json.loads(world.plans.objects[f"{PurgeDetails.of(task).plan_segments[-1].id}/receipt.json"])
-    assert receipt["request"]["operation_parameters"]["properties"] == properties
+    assert receipt["request"]["operation_parameters"]["properties"] == STRICT
     assert "vended" not in json.dumps(receipt)
 
 
@@ -100,19 +94,6 @@ def test_a_value_that_is_not_a_string_is_refused(world: World, value: Any) -> No
         world.submit(body)
 
 
-def test_the_operators_settings_decide_which_values_are_allowed(world: World) -> None:
-    strict = filled(
-        World(properties={"delegation.purge.shared": "refuse", "delegation.purge.delete-marker-files": "false"}),
-        "orders",
-    )
-    for properties in ({"shared": "subtract"}, {"deleteMarkerFiles": "true"}):
-        with pytest.raises(DelegationError) as refused:
-            strict.submit(strict.body("orders", **properties))
-        assert problem_of(refused.value).status == 403
-    lax = filled(World(properties={"delegation.purge.outside-loosest": "delete"}), "orders")
-    assert run(lax, outside="delete").status is Status.SUCCESS
-
-
 def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     accepted = world.submit(world.body("orders", shared="subtract"))
@@ -131,7 +112,8 @@ def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World
     assert world.submit(world.body("orders", outside="refuse")).task_id == first.task_id
     with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.submit(world.body("orders", **other))
-    assert (problem_of(refused.value).status, refused.value.code) == (409, "TASK_EXISTS")
+    assert problem_of(refused.value).status == 409
+    assert all(fact in str(refused.value) for fact in (first.task_id, "SUBMITTED", "(outside"))
 
 
 def test_the_refusal_of_a_clones_purge_names_the_task_that_runs_and_its_table(world: World) -> None:
@@ -147,34 +129,29 @@ def test_the_refusal_of_a_clones_purge_names_the_task_that_runs_and_its_table(wo
     assert world.submit(world.body("clone")).task_id == first.task_id
 
 
-def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, tmp_path: Path) -> None:
-    planned = ours(world)
+def test_a_plan_is_executed_by_its_id_a_day_later(world: World) -> None:
     plan = plan_of(world)
-    assert zcat(world, plan, tmp_path) == sorted(planned)
     world.clock.advance(timedelta(days=1))
     task = run(world, plan=plan)
     assert (task.status, [one.id for one in PurgeDetails.of(task).plan_segments]) == (Status.SUCCESS, [plan])
     assert ours(world) == set()
 
 
-def test_a_plan_is_refused_after_a_commit_and_a_new_plan_is_executed(world: World, tmp_path: Path) -> None:
-    """PLAN_OUTDATED before the first delete (docs/architecture/purging.md)."""
+def test_a_plan_is_refused_after_a_commit_and_a_new_plan_is_executed(world: World) -> None:
     plan = plan_of(world)
-    approved = zcat(world, plan, tmp_path)
     world.clock.advance(timedelta(days=1))
     world.lake.table("orders").append(rows(77))
     before = set(world.lake.uris())
     task = run(world, plan=plan)
     assert (task.status, task.error_code, task.effects_began_ts) == (Status.FAILURE, "PLAN_OUTDATED", None)
     assert set(world.lake.uris()) == before
-    assert set(approved) < ours(world)
     assert sorted(world.lake.table("orders").scan().to_arrow()["id"].to_pylist()) == [3, 5, 6, 77]
     renewed = plan_of(world)
     assert run(world, plan=renewed).status is Status.SUCCESS
     assert ours(world) == set()
 
 
-def test_a_commit_while_a_plan_is_executed_fails_it_and_a_request_without_the_plan_purges_the_rest(
+def test_a_commit_while_a_plan_is_executed_fails_it_and_a_request_without_it_purges_the_rest(
     world: World,
 ) -> None:
     plan = plan_of(world)
@@ -211,32 +188,3 @@ def test_a_plan_of_a_task_that_does_not_exist_is_no_fault_of_the_service(world: 
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
     assert failure_status(task.error_code) == 409
     assert set(world.lake.uris()) == before
-
-
-@pytest.mark.parametrize("part", ["DATA-00000.jsonl.gz", "META-00000.jsonl.gz", "index.json"])
-def test_a_plan_altered_between_dry_run_and_execution_is_refused(world: World, part: str) -> None:
-    plan = plan_of(world)
-    key = f"{plan}/{part}"
-    victims = world.lake.below("s3://lake/wh/customers/")
-    if part == "index.json":
-        world.plans.objects[key] = world.plans.objects[key].replace(b'"refuse"', b'"delete"')
-    else:
-        lines = gzip.decompress(world.plans.objects[key]).splitlines()
-        lines[0] = json.dumps({**json.loads(lines[0]), "path": min(victims)}).encode()
-        world.plans.objects[key] = gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
-    task = run(world, plan=plan)
-    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
-    assert world.lake.below("s3://lake/wh/customers/") == victims
-    assert world.lake.pointers["orders"] in ours(world)
-
-
-def zcat(world: World, plan: str, place: Path) -> list[str]:
-    """Return all paths of a plan, read with `zcat` and `json` only."""
-    index = json.loads(world.plans.objects[f"{plan}/index.json"])
-    files = []
-    for chunk in index["chunks"]:
-        file = place / chunk["name"]
-        file.write_bytes(world.plans.objects[f"{plan}/{chunk['name']}"])
-        files.append(str(file))
-    output = subprocess.run(["zcat", *files], check=True, capture_output=True).stdout
-    return sorted(json.loads(line)["path"] for line in output.splitlines())

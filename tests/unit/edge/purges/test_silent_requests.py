@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.removal.purge.requests import Limits, options_of
-from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
-from tests.paths import ROOT
 
 STRANGER = "s3://lake/wh/strange/stats.puffin"
 
@@ -44,43 +42,6 @@ def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World)
     assert [dict(one) for one in record["findings"]] == [finding]
 
 
-def test_the_silent_value_and_the_loosest_one_are_two_settings() -> None:
-    assert options_of({}).outside == "refuse"
-    assert options_of({"outside": "keep"}).outside == "keep"
-    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
-        options_of({"outside": "delete"})
-    lax = Limits.from_properties({"delegation.purge.outside-loosest": "delete"})
-    assert options_of({}, lax).outside == "refuse"
-    assert options_of({"outside": "delete"}, lax).outside == "delete"
-    firm = Limits.from_properties({"delegation.purge.outside-loosest": "refuse"})
-    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match="refuse"):
-        options_of({"outside": "keep"}, firm)
-    assert options_of({"outside": "keep"}, firm, accepted=True).outside == "refuse"
-    assert options_of({}, Limits.from_properties({"delegation.purge.outside": "keep"})).outside == "keep"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"outside": "delete"}, {"outside": "keep", "outside-loosest": "refuse"}],
-)
-def test_a_silent_value_that_is_looser_than_the_loosest_is_a_wrong_setting(settings: dict[str, str]) -> None:
-    with pytest.raises(InvalidProperty, match="outside-loosest"):
-        Limits.from_properties({f"delegation.purge.{name}": value for name, value in settings.items()})
-
-
-def test_both_settings_are_in_cdk_json() -> None:
-    properties = json.loads((ROOT / "cdk.json").read_text())["context"]["delegation:properties"]
-    assert properties["delegation.purge.outside"] == "refuse"
-    assert properties["delegation.purge.outside-loosest"] == "keep"
-
-
-def test_a_table_without_files_outside_is_purged_as_before(world: World) -> None:
-    world.lake.rewrite_metadata("orders", {"statistics": []})
-    accepted = world.submit(world.identity("orders"))
-    world.drive()
-    assert world.tasks.reads.get(accepted.task_id).status is Status.SUCCESS
-
-
 VALUES = st.sampled_from(["refuse", "keep", "delete"])
 
 
@@ -94,5 +55,8 @@ def test_no_request_gets_a_looser_value_than_the_loosest(silent: str, loosest: s
         return
     limits = Limits.from_properties(properties)
     assert options_of({}, limits).outside == silent
+    if order.index(asked) > order.index(loosest):
+        with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
+            options_of({"outside": asked}, limits)
     got = options_of({"outside": asked}, limits, accepted=True).outside
     assert got == min(asked, loosest, key=order.index)

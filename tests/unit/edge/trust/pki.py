@@ -45,8 +45,8 @@ def certificate(
     """
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer))
+        .subject_name(name_of(subject))
+        .issuer_name(name_of(issuer))
         .serial_number(serial)
         .public_key(authority_key().public_key())
         .not_valid_before(begins)
@@ -74,8 +74,8 @@ def authority(
     key = key or authority_key()
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer or subject))
+        .subject_name(name_of(subject))
+        .issuer_name(name_of(issuer or subject))
         .serial_number(serial)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .public_key(key.public_key())
@@ -103,7 +103,7 @@ def revocation_list(
     """Return a revocation list of the authority, or one that `signer` signed in its name; extensions are critical."""
     builder = (
         x509.CertificateRevocationListBuilder()
-        .issuer_name(_name(issuer))
+        .issuer_name(name_of(issuer))
         .last_update(this_update)
         .next_update(next_update)
     )
@@ -132,7 +132,7 @@ def alb_leaf(of: x509.Certificate) -> str:
     return quote(pem(of), safe="+=/")
 
 
-def _name(name: x509.Name | str) -> x509.Name:
+def name_of(name: x509.Name | str) -> x509.Name:
     return name if isinstance(name, x509.Name) else x509.Name.from_rfc4514_string(name)
 
 

@@ -35,11 +35,7 @@ class Source:
 def test_a_value_is_never_older_than_allowed(steps: list[tuple[int, bool, bool]]) -> None:
     source = Source()
     cache = CachedSource(
-        source.fetch,
-        what="the value",
-        unavailable=RevocationListUnavailable,
-        clock=lambda: source.now,
-        policy=POLICY,
+        source.fetch, what="the value", unavailable=RevocationListUnavailable, clock=lambda: source.now, policy=POLICY
     )
     limited_from: int | None = None
     for seconds, is_up, suffices in steps:

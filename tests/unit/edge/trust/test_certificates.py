@@ -88,25 +88,27 @@ def test_names_are_compared_whatever_their_string_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "subject",
+    "presented",
     [
-        "CN=polaris,O=Example",
-        "CN=polaris2,OU=Catalog,O=Example",
-        "O=Example,OU=Catalog,CN=polaris",
-        "CN=polaris,OU=Catalog,O=Example,C=DE",
-        "CN=polaris,CN=polaris,OU=Catalog,O=Example",
-        r"CN=polaris\,OU=Catalog\,O=Example",
-        "CN=polaris+OU=Catalog,O=Example",
+        *[
+            {"subject": subject}
+            for subject in (
+                "CN=polaris,O=Example",
+                "CN=polaris2,OU=Catalog,O=Example",
+                "O=Example,OU=Catalog,CN=polaris",
+                "CN=polaris,OU=Catalog,O=Example,C=DE",
+                "CN=polaris,CN=polaris,OU=Catalog,O=Example",
+                r"CN=polaris\,OU=Catalog\,O=Example",
+                "CN=polaris+OU=Catalog,O=Example",
+            )
+        ],
+        {"issuer": "CN=Other CA,O=Example"},
     ],
+    ids=str,
 )
-def test_another_subject_is_refused(subject: str) -> None:
+def test_another_subject_or_issuer_is_refused(presented: dict[str, str]) -> None:
     with pytest.raises(CertificateRefused, match="not the pinned one"):
-        pin().check(certificate(subject=subject), NOW)
-
-
-def test_the_same_subject_of_another_issuer_is_refused() -> None:
-    with pytest.raises(CertificateRefused, match="not the pinned one"):
-        pin().check(certificate(issuer="CN=Other CA,O=Example"), NOW)
+        pin().check(certificate(**presented), NOW)
 
 
 def test_a_certificate_with_another_serial_is_refused() -> None:
@@ -185,8 +187,7 @@ def test_a_repeated_header_of_the_alb_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "event",
-    [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)],
+    "event", [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)]
 )
 @pytest.mark.parametrize("reader", [APIGATEWAY, ALB], ids=["apigateway", "alb"])
 def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], reader: CertificateReader) -> None:

@@ -192,11 +192,7 @@ def test_a_key_with_an_algorithm_is_used_with_no_other() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a", alg="RS256"), jwk(rsa_key(), "b"), jwk(ed_key(), "c")))
     source = issuer.keys()
     algorithms = {key.kid: key.algorithms for kid in "abc" for key in source.keys(kid)}
-    assert algorithms == {
-        "a": ("RS256",),
-        "b": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-        "c": ("EdDSA",),
-    }
+    assert algorithms == {"a": ("RS256",), "b": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "c": ("EdDSA",)}
 
 
 def test_a_token_without_a_key_id_is_verified_with_the_only_key() -> None:

@@ -20,17 +20,7 @@ from delegation.edge.trust.revocation import (
     policy_of,
     verified_list,
 )
-from tests.unit.edge.trust.pki import (
-    DAY,
-    ISSUER,
-    NOW,
-    SERIAL,
-    authority,
-    certificate,
-    ec_key,
-    ed_key,
-    revocation_list,
-)
+from tests.unit.edge.trust.pki import DAY, ISSUER, NOW, SERIAL, authority, certificate, ec_key, ed_key, revocation_list
 
 SECOND = timedelta(seconds=1)
 PLACE = "http://crl.example.test/1.crl"

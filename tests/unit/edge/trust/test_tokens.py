@@ -61,19 +61,6 @@ def test_the_client_id_is_the_first_of_three_claims(claims: dict[str, Any], clie
 
 
 @pytest.mark.parametrize(
-    "claims", [{"client_id": ""}, {"client_id": 7}, {"client_id": "a\nb"}, {"client_id": "x" * 257}]
-)
-def test_an_invalid_client_id_is_refused_without_reading_another_claim(claims: dict[str, Any]) -> None:
-    with pytest.raises(Unauthorized):
-        verifier().verify(MAKER.bearer(**claims))
-
-
-def test_a_token_without_a_client_id_is_refused() -> None:
-    with pytest.raises(Unauthorized):
-        verifier().verify(MAKER.bearer(client_id=None, sub=None))
-
-
-@pytest.mark.parametrize(
     "claims",
     [
         {"scope": "execute_tasks"},
@@ -128,6 +115,22 @@ SECONDS = timedelta(seconds=1)
         {"exp": -(10**400)},
         {"exp": {}},
         {"nbf": float("nan")},
+        {"nbf": -1},
+        {"nbf": -(10**400)},
+        {"iat": "0"},
+        {"iat": True},
+        {"iat": -1},
+        # beyond the year 9999
+        {"exp": 10**400},
+        {"exp": float("inf")},
+        {"exp": 10**18},
+        {"exp": 253_402_300_800},
+        # without reading another claim instead
+        {"client_id": ""},
+        {"client_id": 7},
+        {"client_id": "a\nb"},
+        {"client_id": "x" * 257},
+        {"client_id": None, "sub": None},
     ],
     ids=str,
 )
@@ -246,30 +249,10 @@ def test_an_invalid_public_key_is_a_value_error(text: str) -> None:
         public_key(text)
 
 
-def test_a_subject_does_not_share_the_key_scope_of_the_client_with_its_name() -> None:
-    client = verifier().verify(MAKER.bearer(client_id="polaris"))
-    subject = verifier().verify(MAKER.bearer(client_id=None, sub="polaris"))
-    assert subject.client_id != client.client_id
-
-
 @pytest.mark.parametrize("audience", ["another-service", ["delegation"], [], ""])
 def test_without_a_configured_audience_a_token_for_one_is_refused(audience: Any) -> None:
     with pytest.raises(Unauthorized):
         verifier(audience=None).verify(MAKER.bearer(aud=audience))
-
-
-@pytest.mark.parametrize("expiry", [10**400, float("inf"), 10**18, 253_402_300_800])
-def test_an_expiry_beyond_the_year_9999_is_refused(expiry: float) -> None:
-    with pytest.raises(Unauthorized):
-        verifier().verify(MAKER.bearer(exp=expiry))
-
-
-@pytest.mark.parametrize(
-    "claims", [{"nbf": -1}, {"nbf": -(10**400)}, {"iat": "0"}, {"iat": True}, {"iat": -1}], ids=str
-)
-def test_a_time_that_is_no_numeric_date_is_refused(claims: dict[str, Any]) -> None:
-    with pytest.raises(Unauthorized):
-        verifier().verify(MAKER.bearer(**claims))
 
 
 @pytest.mark.parametrize("kind", ["dpop+jwt", "logout+jwt", "JWE", "jwt2", 5, ["JWT"], {"a": 1}], ids=str)
@@ -290,9 +273,8 @@ def test_no_client_has_the_name_of_a_subject_and_no_two_clients_share_one(first:
     assert (client_text(first) == client_text(second)) == (first == second)
 
 
-@pytest.mark.parametrize("name", ["polaris", "a:b", "SUB:x", "svc-1"])
-def test_a_usual_client_id_is_kept_so_that_its_keys_stay_known(name: str) -> None:
-    assert client_text(name) == name
+def test_a_usual_client_id_is_kept_so_that_its_keys_stay_known() -> None:
+    assert [client_text(name) for name in ("polaris", "a:b", "SUB:x")] == ["polaris", "a:b", "SUB:x"]
 
 
 def test_a_token_is_verified_with_the_keys_of_the_issuer_that_it_names() -> None:

@@ -19,3 +19,19 @@ def world() -> Iterator[Callable[..., DropWorld]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def here(world: Callable[..., DropWorld]) -> DropWorld:
+    """A deployment with the defaults."""
+    return world()
+
+
+@pytest.fixture
+def graced(world: Callable[..., DropWorld]) -> DropWorld:
+    """A deployment with a week of grace, in which ann dropped the table `own`."""
+    here = world(grace="7d")
+    here.own = here.table()  # type: ignore[attr-defined]
+    here.files_before = here.data()  # type: ignore[attr-defined]
+    assert here.drop().status == 204
+    return here

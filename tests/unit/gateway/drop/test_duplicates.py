@@ -29,8 +29,7 @@ def patient(here):
 
 @pytest.mark.parametrize("number", [2, 16, 64])
 @pytest.mark.parametrize("key", [None, "one"])
-def test_all_duplicates_get_the_same_answer(world, number, key):
-    here = world()
+def test_all_duplicates_get_the_same_answer(here, number, key):
     here.table()
     with_keys(here)
     patient(here)
@@ -63,8 +62,7 @@ def overtaken(here, number, *, cleared):
 
 
 @pytest.mark.parametrize("cleared", [True, False])
-def test_the_drop_is_found_among_the_records_of_all_its_duplicates(world, cleared):
-    here = world()
+def test_the_drop_is_found_among_the_records_of_all_its_duplicates(here, cleared):
     here.table()
     tombstone = here.drop().tombstone
     overtaken(here, 63, cleared=cleared)
@@ -74,9 +72,8 @@ def test_the_drop_is_found_among_the_records_of_all_its_duplicates(world, cleare
     assert len(here.faults.names) < 30
 
 
-def test_a_duplicate_waits_until_the_winner_is_known(world):
+def test_a_duplicate_waits_until_the_winner_is_known(here):
     """All that it can see is that others are under way."""
-    here = world()
     here.table()
     tombstone = here.drop().tombstone
     overtaken(here, 15, cleared=False)
@@ -88,11 +85,9 @@ def test_a_duplicate_waits_until_the_winner_is_known(world):
     assert (answer.status, answer.tombstone) == (204, tombstone)
 
 
-def test_a_table_made_under_the_name_is_not_answered_by_the_drop_of_the_former_one(world):
+def test_a_table_made_under_the_name_is_not_answered_by_the_drop_of_the_former_one(here):
     """Its own rename is not made: the catalog answers 503."""
-    here = world()
-    here.table()
-    assert here.drop().status == 204
+    here.dropped()
     here.table()
     made = here.uuid()
     here.requests.lose = lambda request: "503 instead" if request.url.path.endswith("tables/rename") else None
@@ -100,9 +95,8 @@ def test_a_table_made_under_the_name_is_not_answered_by_the_drop_of_the_former_o
     assert here.uuid() == made
 
 
-def test_a_duplicate_whose_rename_the_catalog_could_not_decide_is_answered_as_the_winner(world):
+def test_a_duplicate_whose_rename_the_catalog_could_not_decide_is_answered_as_the_winner(here):
     """Polaris answers some of several renames at once with 500 or 503, and moves the table for another one."""
-    here = world()
     here.table()
 
     def second(request):
@@ -120,8 +114,7 @@ def test_a_duplicate_whose_rename_the_catalog_could_not_decide_is_answered_as_th
 
 
 @pytest.mark.parametrize("key", [None, "one"])
-def test_all_duplicates_of_a_refusal_get_it(world, key):
-    here = world()
+def test_all_duplicates_of_a_refusal_get_it(here, key):
     uuid = here.table(**{"gc.enabled": "false"})
     with_keys(here)
     patient(here)
@@ -144,8 +137,7 @@ def killed_after_the_rename(here):
     return keys
 
 
-def test_a_duplicate_right_after_a_kill_waits_and_gets_the_answer(world):
-    here = world()
+def test_a_duplicate_right_after_a_kill_waits_and_gets_the_answer(here):
     keys = killed_after_the_rename(here)
     with_keys(here, keys)
     began = here.clock.now
@@ -153,8 +145,7 @@ def test_a_duplicate_right_after_a_kill_waits_and_gets_the_answer(world):
     assert (here.clock.now - began).total_seconds() < 14
 
 
-def test_a_waiting_duplicate_writes_at_most_once_a_second(world):
-    here = world()
+def test_a_waiting_duplicate_writes_at_most_once_a_second(here):
     keys = killed_after_the_rename(here)
     counted = Counted(keys, "key", here.faults)
     with_keys(here, counted)

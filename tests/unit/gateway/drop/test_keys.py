@@ -32,8 +32,7 @@ def with_keys(here: DropWorld, store: MemoryReservationStore | None = None) -> M
     return store
 
 
-def test_the_same_key_is_replayed_although_the_table_was_made_anew(world):
-    here = world()
+def test_the_same_key_is_replayed_although_the_table_was_made_anew(here):
     here.table()
     with_keys(here)
     assert here.drop(key="one").status == 204
@@ -44,8 +43,7 @@ def test_the_same_key_is_replayed_although_the_table_was_made_anew(world):
     assert here.uuid() is None
 
 
-def test_a_refusal_is_replayed(world):
-    here = world()
+def test_a_refusal_is_replayed(here):
     uuid = here.table(**{"gc.enabled": "false"})
     with_keys(here)
     answers = [here.drop(key="one") for _ in range(2)]
@@ -54,8 +52,7 @@ def test_a_refusal_is_replayed(world):
     assert here.uuid() == uuid
 
 
-def test_a_key_is_bound_to_its_request(world):
-    here = world()
+def test_a_key_is_bound_to_its_request(here):
     here.table()
     with_keys(here)
     assert here.drop(key="one").status == 204
@@ -135,8 +132,7 @@ def test_a_drop_that_may_have_been_performed_is_not_refused_since_its_catalog_is
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409])
 @pytest.mark.parametrize("asked", ["GET /api/catalog/v1/lake/namespaces/ns/tables/orders", RENAME])
-def test_a_proxy_s_refusal_is_neither_passed_on_nor_stored(world, asked, status):
-    here = world()
+def test_a_proxy_s_refusal_is_neither_passed_on_nor_stored(here, asked, status):
     here.table()
     with_keys(here)
     here.requests.fake = {asked: (status, "", "")}

@@ -54,15 +54,6 @@ class Owner:
         return self.answer("POST", f"v1/tombstones/{tombstone_id}/restore", body=body)
 
 
-@pytest.fixture
-def graced(world):
-    """A deployment with a week of grace, in which ann dropped a table."""
-    here = world(grace="7d")
-    here.own = here.table()
-    assert here.drop().status == 204
-    return here
-
-
 def test_an_owner_gets_its_own_table_back_and_nobody_else_s(graced):
     (shown,) = Owner(graced).list()[1]["tombstones"]
     assert (shown["name"], shown["state"], "scope" in shown) == ("orders", "RENAMED", False)

@@ -8,8 +8,7 @@ from tests.unit.gateway.drop.world import REALM
 
 @pytest.mark.parametrize("realms", [("OTHER",), (REALM, "OTHER"), ("OTHER", REALM), (REALM.lower(),)])
 @pytest.mark.parametrize("key", [None, "one"])
-def test_a_request_of_another_realm_is_refused_and_nothing_is_sent(world, realms, key):
-    here = world()
+def test_a_request_of_another_realm_is_refused_and_nothing_is_sent(here, realms, key):
     uuid = here.table()
     with_keys(here)
     here.faults.names.clear()
@@ -20,7 +19,6 @@ def test_a_request_of_another_realm_is_refused_and_nothing_is_sent(world, realms
 
 
 @pytest.mark.parametrize("realms", [(), (REALM,), (REALM, REALM)])
-def test_the_deployment_s_realm_is_that_of_requests_without_one(world, realms):
-    here = world()
+def test_the_deployment_s_realm_is_that_of_requests_without_one(here, realms):
     here.table()
     assert here.drop(realms=realms).status == 204

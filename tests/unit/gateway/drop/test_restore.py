@@ -21,16 +21,6 @@ S = TombstoneState
 AGAIN = TableIdentifier("lake", ("ns",), "orders_again")
 
 
-@pytest.fixture
-def graced(world):
-    """A deployment with a week of grace, in which the table is dropped."""
-    here = world(grace="7d")
-    here.own = here.table()
-    here.files_before = here.data()
-    assert here.drop().status == 204
-    return here
-
-
 def restore(here, to=None):
     return here.tombstones.restore(here.record().tombstone_id, to)
 
@@ -188,8 +178,7 @@ def test_a_purge_brought_forward_begins_at_once(graced):
     assert graced.tombstones.run_now(graced.record().tombstone_id).state is S.DROPPED
 
 
-def test_a_purge_that_failed_is_purged_again_on_request(world):
-    here = world()
+def test_a_purge_that_failed_is_purged_again_on_request(here):
     here.table()
     manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
     whole, here.lake.objects[manifest] = here.lake.objects[manifest], b"damaged"
@@ -221,8 +210,7 @@ def test_a_tombstone_that_never_was_is_not_found(world):
         world().tombstones.get("nothing")
 
 
-def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_finishes(world):
-    here = world()
+def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_finishes(here):
     here.table()
     here.drop()
     here.catalog.access.revoke("service", Privilege.TABLE_DROP)
@@ -238,9 +226,8 @@ def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_fin
     assert (here.hidden(), here.record().state) == ([], S.DROPPED)
 
 
-def test_a_table_that_is_renamed_by_hand_after_its_first_files_were_deleted_loses_no_more_and_is_reported(world):
+def test_a_table_that_is_renamed_by_hand_after_its_first_files_were_deleted_loses_no_more_and_is_reported(here):
     """The catalog cannot refuse this rename, and no file comes back; the record says what is left to delete."""
-    here = world()
     own, before = here.table(), here.data()
     assert here.drop().status == 204
     here.requests.lose = lambda _request: None if here.data() == before else "503 instead"

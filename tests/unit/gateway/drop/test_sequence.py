@@ -14,18 +14,16 @@ from delegation.storage.locations import ForeignLocations
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 from tests.kit.lakes.lake import FAST
-from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
+from tests.unit.gateway.drop.world import HIDDEN, ORDERS
 from tests.unit.removal.purge.planning.executors_here import ENGINES
 
 S = TombstoneState
 
 
-def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
-    here = world()
+def test_a_drop_frees_the_name_at_once_and_purges_afterwards(here):
     here.table("other")
     others = here.data()
-    uuid = here.table()
-    assert here.drop().status == 204
+    uuid = here.dropped()
     assert (here.uuid(), len(here.hidden())) == (None, 1)
     record = here.record()
     assert (record.state, record.table_uuid, record.identifier) == (S.RENAMED, uuid, ORDERS)
@@ -42,10 +40,8 @@ def receipt_of(here):
     return found
 
 
-def test_the_receipt_names_a_dropped_table_that_the_catalog_still_shows(world):
-    here = world()
-    here.table()
-    assert here.drop().status == 204
+def test_the_receipt_names_a_dropped_table_that_the_catalog_still_shows(here):
+    here.dropped()
     path, destination = f"namespaces/{HIDDEN[0]}/tables/{here.record().destination_name}", here.record().destination
     shown = here.send("GET", path).json()
     here.requests.documents = {f"GET /api/catalog/v1/lake/{path}": shown}
@@ -55,23 +51,19 @@ def test_the_receipt_names_a_dropped_table_that_the_catalog_still_shows(world):
     assert here.drop_tasks()[0].details["findings"] == [{"code": "DROPPED_TABLE_SHOWN", "count": 1}]
 
 
-def test_the_receipt_names_endpoints_by_which_the_catalog_may_keep_dropped_tables_and_their_names(world):
-    here = world()
+def test_the_receipt_names_endpoints_by_which_the_catalog_may_keep_dropped_tables_and_their_names(here):
     undrop = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/undrop"
     known = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/unregister"
     config = {"defaults": {}, "overrides": {"prefix": "lake"}, "endpoints": [known, undrop, undrop, 7]}
     here.requests.documents = {"GET /api/catalog/v1/config": config}
-    here.table()
-    assert here.drop().status == 204
+    here.dropped()
     here.work()
     assert here.record().state is S.DROPPED
     assert receipt_of(here)["findings"] == [{"code": "NAME_MAY_BE_RESERVED", "count": 1, "sample": [undrop]}]
 
 
-def test_a_look_at_what_was_dropped_that_fails_holds_nothing_back(world):
-    here = world()
-    here.table()
-    assert here.drop().status == 204
+def test_a_look_at_what_was_dropped_that_fails_holds_nothing_back(here):
+    here.dropped()
     gone = f"/api/catalog/v1/lake/namespaces/{HIDDEN[0]}/tables/{here.record().destination_name}"
     here.requests.lose = lambda request: (
         "request" if request.method == "GET" and f"DELETE {gone}" in here.faults.names else None
@@ -81,8 +73,7 @@ def test_a_look_at_what_was_dropped_that_fails_holds_nothing_back(world):
     assert receipt_of(here)["findings"] == []
 
 
-def test_the_purge_of_a_tombstone_keeps_what_is_at_a_location_of_others(world):
-    here = world()
+def test_the_purge_of_a_tombstone_keeps_what_is_at_a_location_of_others(here):
     here.table()
     theirs = min(path for path in here.data() if path.endswith(".parquet"))
     delete = replace(FAST, foreign=ForeignLocations((theirs,)))
@@ -95,8 +86,7 @@ def test_the_purge_of_a_tombstone_keeps_what_is_at_a_location_of_others(world):
     assert "FOREIGN_LOCATION" in str(task.details)
 
 
-def test_the_answer_names_the_tombstone_and_when_its_purge_begins(world):
-    here = world()
+def test_the_answer_names_the_tombstone_and_when_its_purge_begins(here):
     here.table()
     answer = here.drop()
     assert (answer.tombstone, answer.state, answer.purge_after) == (here.record().tombstone_id, "RENAMED", None)
@@ -129,8 +119,7 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     ],
 )
 @pytest.mark.parametrize("key", [None, "k-1"])
-def test_a_word_that_a_drop_would_ignore_is_refused_before_anything_is_done(world, words, nearest, key):
-    here = world()
+def test_a_word_that_a_drop_would_ignore_is_refused_before_anything_is_done(here, words, nearest, key):
     uuid = here.table()
     files = here.data()
     answer = here.drop(**words, key=key)
@@ -144,8 +133,7 @@ def test_a_word_that_a_drop_would_ignore_is_refused_before_anything_is_done(worl
     ("name", "value", "code"),
     [("gc.enabled", "false", "GC_DISABLED"), ("delegation.protected", "TRUE", "TABLE_PROTECTED")],
 )
-def test_what_metadata_alone_decides_is_chosen_before_the_rename(world, name, value, code):
-    here = world()
+def test_what_metadata_alone_decides_is_chosen_before_the_rename(here, name, value, code):
     uuid = here.table(**{name: value})
     answer = here.drop()
     assert (answer.status, answer.code) == (409, "TABLE_NOT_PURGEABLE")
@@ -153,8 +141,7 @@ def test_what_metadata_alone_decides_is_chosen_before_the_rename(world, name, va
     assert (here.uuid(), here.hidden(), here.records.newest(1).tombstones) == (uuid, [], ())
 
 
-def test_a_caller_that_may_drop_and_not_write_may_not_purge(world):
-    here = world()
+def test_a_caller_that_may_drop_and_not_write_may_not_purge(here):
     uuid = here.table()
     answer = here.drop(who="dropper")
     assert (answer.status, answer.code) == (403, "PURGE_FORBIDDEN")
@@ -182,8 +169,7 @@ def test_a_caller_that_may_not_rename_learns_which_grants_are_missing(world):
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
-def test_without_the_namespace_of_tombstones_nothing_is_dropped(world):
-    here = world()
+def test_without_the_namespace_of_tombstones_nothing_is_dropped(here):
     uuid = here.table()
     here.send("DELETE", f"namespaces/{HIDDEN[0]}")
     answer = here.drop()
@@ -193,23 +179,33 @@ def test_without_the_namespace_of_tombstones_nothing_is_dropped(world):
     assert here.uuid() == uuid
 
 
-def test_what_is_not_supported_can_be_left_to_the_catalog(world):
+@pytest.mark.parametrize("federated", [False, True])
+def test_what_is_not_supported_can_be_left_to_the_catalog(world, federated):
     here = world(unsupported="pass")
     uuid = here.table()
-    here.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    if federated:
+        here.requests.documents = {DESCRIPTION: FEDERATED}
+    else:
+        here.send("DELETE", f"namespaces/{HIDDEN[0]}")
     answer = here.drop()
     assert (answer.status, answer.code) == (403, "ForbiddenException")
     assert "DROP_WITH_PURGE_ENABLED" in answer.text
-    assert here.uuid() == uuid
+    assert (here.uuid(), here.records.newest(1).tombstones if federated else ()) == (uuid, ())
 
 
-def test_a_catalog_that_does_not_rename_is_not_supported(world):
-    here = world()
+@pytest.mark.parametrize(
+    ("message", "code", "word"),
+    [
+        ("static-facade", "DROP_UNSUPPORTED", "static-facade"),
+        ("Cannot rename on static-facade external catalogs.", "CATALOG_UNSUPPORTED", "EXTERNAL"),
+    ],
+)
+def test_a_catalog_that_does_not_rename_is_not_supported(here, message, code, word):
     uuid = here.table()
-    here.requests.fake = {"POST /api/catalog/v1/lake/tables/rename": (400, "BadRequestException", "static-facade")}
+    here.requests.fake = {"POST /api/catalog/v1/lake/tables/rename": (400, "BadRequestException", message)}
     answer = here.drop()
-    assert (answer.status, answer.code) == (400, "DROP_UNSUPPORTED")
-    assert "static-facade" in answer.text
+    assert (answer.status, answer.code) == (400, code)
+    assert word in answer.text
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
@@ -220,9 +216,8 @@ FEDERATED = {"type": "EXTERNAL", "storageConfigInfo": {"storageType": "S3"}}
 @pytest.mark.parametrize(
     ("found", "word"), [(FEDERATED, "EXTERNAL"), ({"storageConfigInfo": {"storageType": "GCS"}}, "storage type is GCS")]
 )
-def test_a_table_of_a_catalog_whose_files_are_not_the_services_is_not_moved(world, found, word):
+def test_a_table_of_a_catalog_whose_files_are_not_the_services_is_not_moved(here, found, word):
     """A federated catalog would rename it in the catalog that owns it, and its files would be purged there."""
-    here = world()
     uuid = here.table()
     here.requests.documents = {DESCRIPTION: found}
     answer = here.drop()
@@ -232,26 +227,6 @@ def test_a_table_of_a_catalog_whose_files_are_not_the_services_is_not_moved(worl
     assert (here.uuid(), here.records.newest(1).tombstones, here.hidden()) == (uuid, (), [])
 
 
-def test_a_drop_in_a_federated_catalog_can_be_left_to_that_catalog(world):
-    here = world(unsupported="pass")
-    here.table()
-    here.requests.documents = {DESCRIPTION: FEDERATED}
-    answer = here.drop()
-    assert (answer.status, answer.code) == (403, "ForbiddenException")
-    assert "DROP_WITH_PURGE_ENABLED" in answer.text
-    assert here.records.newest(1).tombstones == ()
-
-
-def test_a_static_facade_that_refuses_the_rename_is_named_as_external(world):
-    here = world()
-    uuid = here.table()
-    message = "Cannot rename on static-facade external catalogs."
-    here.requests.fake = {"POST /api/catalog/v1/lake/tables/rename": (400, "BadRequestException", message)}
-    answer = here.drop()
-    assert (answer.status, answer.code, here.uuid()) == (400, "CATALOG_UNSUPPORTED", uuid)
-    assert "EXTERNAL" in answer.text
-
-
 @pytest.mark.parametrize(
     ("path", "what"),
     [
@@ -259,16 +234,14 @@ def test_a_static_facade_that_refuses_the_rename_is_named_as_external(world):
         ("GET /api/catalog/polaris/v1/lake/namespaces/ns/generic-tables/orders", "a generic table"),
     ],
 )
-def test_what_is_no_table_is_named(world, path, what):
-    here = world()
+def test_what_is_no_table_is_named(here, path, what):
     here.requests.fake = {path: (204, "", "")}
     answer = here.drop()
     assert (answer.status, answer.code) == (400, "DROP_UNSUPPORTED")
     assert what in answer.text
 
 
-def test_a_table_without_its_metadata_file_is_to_be_dropped_without_purge(world):
-    here = world()
+def test_a_table_without_its_metadata_file_is_to_be_dropped_without_purge(here):
     here.table()
     here.lake.objects.clear()
     answer = here.drop()
@@ -276,16 +249,14 @@ def test_a_table_without_its_metadata_file_is_to_be_dropped_without_purge(world)
     assert "without purge" in answer.text
 
 
-def test_the_catalog_s_own_refusal_is_passed_on(world):
-    here = world()
+def test_the_catalog_s_own_refusal_is_passed_on(here):
     here.table()
     here.tokens["ann"] = "expired"
     assert here.drop().status == 401
     assert here.records.newest(1).tombstones == ()
 
 
-def test_a_repeated_delete_is_answered_from_the_record_of_the_same_caller(world):
-    here = world()
+def test_a_repeated_delete_is_answered_from_the_record_of_the_same_caller(here):
     here.table()
     assert [here.drop().status for _ in range(3)] == [204, 204, 204]
     assert (len(here.hidden()), len(here.drop_tasks())) == (1, 1)
@@ -294,16 +265,13 @@ def test_a_repeated_delete_is_answered_from_the_record_of_the_same_caller(world)
     assert here.drop().status == 404  # more than 15 minutes later
 
 
-def test_a_name_that_never_was_is_not_found(world):
-    here = world()
+def test_a_name_that_never_was_is_not_found(here):
     answer = here.drop("nothing")
     assert (answer.status, answer.code) == (404, "NoSuchTableException")
 
 
-def test_drop_recreate_drop_within_a_minute_drops_both(world):
-    here = world()
-    first = here.table()
-    assert here.drop().status == 204
+def test_drop_recreate_drop_within_a_minute_drops_both(here):
+    first = here.dropped()
     second = here.table()
     assert first != second
     here.clock.advance(timedelta(seconds=20))
@@ -314,46 +282,34 @@ def test_drop_recreate_drop_within_a_minute_drops_both(world):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_table_recreated_at_the_same_location_keeps_its_files(world, engine, monkeypatch):
+@pytest.mark.parametrize("how", ["made anew at the location", "registered from the metadata"])
+def test_a_table_that_gets_the_name_and_the_files_keeps_them(here, engine, how, monkeypatch):
     monkeypatch.setattr(behavior, "purge_table", ENGINES[engine])
-    here = world()
-    here.table()
+    first = here.table()
     before = here.data()
     assert here.drop().status == 204
-    second = here.table()
-    fresh = here.data() - before
+    if how == "registered from the metadata":
+        here.register(here.record().metadata_location, "orders")
+        second, kept = first, before
+    else:
+        second = here.table()
+        kept = here.data() - before
     here.work()
-    assert (here.uuid(), here.data(), here.record().state) == (second, fresh, S.DROPPED)
+    assert (here.uuid(), here.data(), here.record().state) == (second, kept, S.DROPPED)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_table_registered_again_from_its_metadata_keeps_its_files(world, engine, monkeypatch):
-    monkeypatch.setattr(behavior, "purge_table", ENGINES[engine])
-    here = world()
-    uuid = here.table()
-    before = here.data()
-    assert here.drop().status == 204
-    here.register(here.record().metadata_location, "orders")
-    here.work()
-    assert (here.uuid(), here.data(), here.record().state) == (uuid, before, S.DROPPED)
-
-
-def test_a_stranger_s_table_among_the_tombstones_is_never_purged(world):
-    here = world()
+def test_a_stranger_s_table_among_the_tombstones_is_never_purged(here):
     here.catalog.warehouse.replace_properties({"polaris.config.allow.unstructured.table.location": "true"})
     here.table("stranger")
     before = here.data()
     here.rename("stranger", HIDDEN, "dropped_by_nobody")
-    here.table()
-    assert here.drop().status == 204
+    here.dropped()
     here.settle()
     assert (here.hidden(), here.data()) == (["dropped_by_nobody"], before)
 
 
-def test_a_stranger_in_the_place_of_a_tombstone_is_never_purged(world):
-    here = world()
-    here.table()
-    assert here.drop().status == 204
+def test_a_stranger_in_the_place_of_a_tombstone_is_never_purged(here):
+    here.dropped()
     left = here.data()
     name = here.record().destination_name
     here.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{name}")
@@ -367,10 +323,8 @@ def test_a_stranger_in_the_place_of_a_tombstone_is_never_purged(world):
     assert [one.tombstone_id for one in here.failed] == [here.record().tombstone_id]
 
 
-def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
-    here = world()
-    here.table()
-    assert here.drop().status == 204
+def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(here):
+    here.dropped()
     left = here.data()
     (task,) = here.drop_tasks()
     here.records._items.calls.client.clear()
@@ -379,8 +333,7 @@ def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
     assert here.tasks.reads.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
 
 
-def test_another_table_that_got_the_name_before_the_rename_gets_it_back(world):
-    here = world()
+def test_another_table_that_got_the_name_before_the_rename_gets_it_back(here):
     here.table()
 
     def swap(request):
@@ -398,8 +351,7 @@ def test_another_table_that_got_the_name_before_the_rename_gets_it_back(world):
     assert here.data() >= left
 
 
-def test_a_table_protected_between_load_and_rename_gets_its_name_back(world):
-    here = world()
+def test_a_table_protected_between_load_and_rename_gets_its_name_back(here):
     uuid = here.table()
 
     def protect(request):
@@ -422,16 +374,14 @@ def rename_request_lost(request):
     return "request" if request.url.path.endswith("tables/rename") else None
 
 
-def test_a_rename_whose_answer_was_lost_is_confirmed_by_the_service(world):
-    here = world()
+def test_a_rename_whose_answer_was_lost_is_confirmed_by_the_service(here):
     uuid = here.table()
     here.requests.lose = rename_answer_lost
     assert here.drop().status == 204
     assert (here.record().table_uuid, here.uuid()) == (uuid, None)
 
 
-def test_a_rename_that_never_arrived_is_not_confirmed_and_can_be_repeated(world):
-    here = world()
+def test_a_rename_that_never_arrived_is_not_confirmed_and_can_be_repeated(here):
     uuid = here.table()
     here.requests.lose = rename_request_lost
     answer = here.drop()
@@ -446,33 +396,10 @@ def test_a_rename_that_never_arrived_is_not_confirmed_and_can_be_repeated(world)
     assert here.data() == set()
 
 
-def test_a_waiting_caller_is_answered_after_the_purge(world):
-    here = world(mode="wait")
-    here.table()
-    here.on_sleep = here.run_due
-    assert here.drop().status == 204
-    assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
-
-
-def test_a_header_chooses_the_mode(world):
-    here = world()
-    here.table()
-    here.on_sleep = here.run_due
-    assert here.drop(mode="wait").status == 204
-    assert here.data() == set()
-    here.table()
-    waiting = world(mode="wait")
-    waiting.table()
-    assert waiting.drop(mode="at-once").status == 204
-    assert waiting.data() != set()
-
-
 def test_a_waiting_caller_learns_that_the_purge_was_refused_and_the_table_is_back(world):
     here = world(mode="wait")
     uuid = here.table()
-    # A manifest that nothing can be read from is found only when the purge is planned.
-    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
-    here.lake.objects[manifest] = b"damaged"
+    here.damage()
     left = here.data()
     here.on_sleep = here.run_due
     answer = here.drop()
@@ -480,11 +407,9 @@ def test_a_waiting_caller_learns_that_the_purge_was_refused_and_the_table_is_bac
     assert (here.uuid(), here.data(), here.record().state) == (uuid, left, S.RESTORED)
 
 
-def test_a_purge_refused_later_leaves_a_tombstone_that_can_be_restored(world):
-    here = world()
+def test_a_purge_refused_later_leaves_a_tombstone_that_can_be_restored(here):
     uuid = here.table()
-    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
-    here.lake.objects[manifest] = b"damaged"
+    here.damage()
     assert here.drop().status == 204
     here.work()
     record = here.record()
@@ -507,8 +432,7 @@ def test_a_waiting_caller_whose_time_ends_repeats_its_request(world):
 
 def test_a_grace_period_is_not_waited_for(world):
     here = world(mode="wait", **{"grace": "1d", "grace.lake.ns": "2h"})
-    here.table()
-    assert here.drop().status == 204
+    here.dropped()
     record = here.record()
     assert record.grace_until == record.created_at + timedelta(hours=2)
     left = here.data()
@@ -519,23 +443,6 @@ def test_a_grace_period_is_not_waited_for(world):
     here.clock.advance(timedelta(minutes=2))
     here.run_due()
     assert here.data() == set()
-
-
-def test_two_deletes_at_once_drop_the_table_once(world):
-    here = world()
-    here.table()
-
-    def second(request):
-        if request.url.path.endswith("tables/rename"):
-            here.requests.lose = lambda _request: None
-            assert here.drop().status == 204
-
-    here.requests.lose = second
-    assert here.drop().status == 204
-    assert len(here.hidden()) == 1
-    here.settle()
-    states = [one.state for one in here.records.of_table(REALM, ORDERS, 5)]
-    assert sorted(states) == [S.CLEARED, S.DROPPED]
 
 
 def test_a_neighbour_that_changes_while_it_is_read_is_read_again_while_the_caller_waits(world, monkeypatch):

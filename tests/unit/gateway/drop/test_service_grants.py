@@ -23,8 +23,7 @@ LISTS = Privilege.TABLE_LIST
 AGAIN = TableIdentifier("lake", ("ns",), "orders_again")
 
 
-def test_a_service_without_grants_in_the_tombstone_namespace_has_nothing_renamed(world):
-    here = world()
+def test_a_service_without_grants_in_the_tombstone_namespace_has_nothing_renamed(here):
     here.confine()
     uuid = here.table()
     answer = here.drop()
@@ -37,8 +36,7 @@ def test_a_service_without_grants_in_the_tombstone_namespace_has_nothing_renamed
     assert here.drop().status == 204
 
 
-def test_the_key_of_a_drop_that_was_not_begun_drops_once_the_service_is_permitted(world):
-    here = world()
+def test_the_key_of_a_drop_that_was_not_begun_drops_once_the_service_is_permitted(here):
     with_keys(here, MemoryReservationStore())
     here.confine()
     uuid = here.table()
@@ -49,8 +47,7 @@ def test_the_key_of_a_drop_that_was_not_begun_drops_once_the_service_is_permitte
     assert here.drop(key="one").status == 204
 
 
-def test_a_table_that_the_service_cannot_load_after_the_rename_gets_its_name_back(world):
-    here = world()
+def test_a_table_that_the_service_cannot_load_after_the_rename_gets_its_name_back(here):
     here.confine(LISTS)
     uuid = here.table()
     answer = here.drop()
@@ -85,8 +82,7 @@ def test_where_nobody_may_rename_it_back_it_is_restored_as_soon_as_the_service_m
     assert (here.uuid(), here.hidden(), here.record().state) == (uuid, [], S.RESTORED)
 
 
-def test_a_drop_that_no_grant_let_finish_is_finished_when_there_is_one(world):
-    here = world()
+def test_a_drop_that_no_grant_let_finish_is_finished_when_there_is_one(here):
     left_behind(here)
     here.confine(LISTS)
     here.clock.advance(timedelta(hours=1))
@@ -125,8 +121,7 @@ def test_a_restore_that_is_killed_is_finished_by_the_recurring_task(world, kill_
     assert (here.uuid(), here.hidden()) == (uuid, [])
 
 
-def test_a_rename_that_was_not_performed_is_not_restored(world):
-    here = world()
+def test_a_rename_that_was_not_performed_is_not_restored(here):
     uuid = here.table()
     here.requests.lose = lambda request: "request" if request.url.path.endswith("tables/rename") else None
     assert here.drop().status == 503
@@ -140,8 +135,7 @@ def test_a_rename_that_was_not_performed_is_not_restored(world):
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
-def test_a_rename_that_came_after_the_record_was_cleared_is_restored(world):
-    here = world()
+def test_a_rename_that_came_after_the_record_was_cleared_is_restored(here):
     uuid = here.table()
     here.requests.lose = lambda request: "request" if request.url.path.endswith("tables/rename") else None
     here.drop()
@@ -155,8 +149,7 @@ def test_a_rename_that_came_after_the_record_was_cleared_is_restored(world):
     assert (here.uuid(), here.hidden()) == (uuid, [])
 
 
-def test_a_table_whose_metadata_file_went_after_the_rename_gets_its_name_back(world):
-    here = world()
+def test_a_table_whose_metadata_file_went_after_the_rename_gets_its_name_back(here):
     tombstone = left_behind(here).tombstone_id
     lost = {where: content for where, content in here.lake.objects.items() if where[1].endswith(".metadata.json")}
     for where in lost:
@@ -170,8 +163,7 @@ def test_a_table_whose_metadata_file_went_after_the_rename_gets_its_name_back(wo
     assert here.uuid() == record.expected_uuid
 
 
-def test_another_name_is_chosen_where_the_former_one_is_taken(world):
-    here = world()
+def test_another_name_is_chosen_where_the_former_one_is_taken(here):
     tombstone = left_behind(here).tombstone_id
     uuid = here.record().expected_uuid
     other = here.table()
@@ -185,8 +177,7 @@ def test_another_name_is_chosen_where_the_former_one_is_taken(world):
     assert (here.uuid(), here.uuid("orders_again"), here.hidden()) == (other, uuid, [])
 
 
-def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own(world):
-    here = world()
+def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own(here):
 
     def swap(request):
         if request.url.path.endswith("tables/rename"):
@@ -202,8 +193,7 @@ def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own
     assert (here.uuid(), here.uuid("mine"), here.hidden()) == (here.other, None, [])
 
 
-def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_three_more(world):
-    here = world()
+def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_three_more(here):
     base = "/api/catalog/v1/lake/namespaces"
     made = {}
     here.restart()
@@ -231,8 +221,7 @@ def restored_before_the_write(here):
     here.records.replace = replace
 
 
-def test_a_drop_whose_table_was_restored_before_the_rename_was_recorded_is_refused(world):
-    here = world()
+def test_a_drop_whose_table_was_restored_before_the_rename_was_recorded_is_refused(here):
     uuid = here.table()
     restored_before_the_write(here)
     answer = here.drop()
@@ -241,8 +230,7 @@ def test_a_drop_whose_table_was_restored_before_the_rename_was_recorded_is_refus
     assert (here.uuid(), here.hidden(), here.record().state, here.drop_tasks()) == (uuid, [], S.RESTORED, [])
 
 
-def test_the_recurring_task_leaves_a_table_that_is_restored_meanwhile(world):
-    here = world()
+def test_the_recurring_task_leaves_a_table_that_is_restored_meanwhile(here):
     left_behind(here)
     uuid = here.record().expected_uuid
     here.clock.advance(GIVE_UP_AFTER)

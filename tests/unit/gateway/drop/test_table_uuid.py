@@ -10,24 +10,21 @@ S = TombstoneState
 DAY = timedelta(days=1)
 
 
-def test_the_table_with_the_uuid_is_dropped(world):
-    here = world()
+def test_the_table_with_the_uuid_is_dropped(here):
     uuid = here.table()
     assert here.drop(uuid=uuid).status == 204
     here.work()
     assert (here.uuid(), here.data(), here.record().state) == (None, set(), S.DROPPED)
 
 
-def test_the_uuid_is_compared_in_any_case(world):
-    here = world()
+def test_the_uuid_is_compared_in_any_case(here):
     uuid = here.table()
     assert here.drop(uuid=f" {uuid.upper()}").status == 204
     assert here.drop(uuid=uuid.upper()).status == 204
     assert (here.uuid(), len(here.hidden())) == (None, 1)
 
 
-def test_another_table_of_the_name_is_not_touched(world):
-    here = world()
+def test_another_table_of_the_name_is_not_touched(here):
     here.table()
     answer = here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479")
     assert (answer.status, answer.code) == (409, "TABLE_REPLACED")
@@ -36,8 +33,7 @@ def test_another_table_of_the_name_is_not_touched(world):
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_repeat_a_day_later_is_answered_from_its_record(world, recreated):
-    here = world()
+def test_a_repeat_a_day_later_is_answered_from_its_record(here, recreated):
     uuid = here.table()
     tombstone = here.drop(uuid=uuid).tombstone
     here.work()
@@ -48,8 +44,7 @@ def test_a_repeat_a_day_later_is_answered_from_its_record(world, recreated):
     assert (here.uuid(), here.hidden()) == (later, [])
 
 
-def test_a_repeat_waits_for_the_purge_that_the_first_request_began(world):
-    here = world()
+def test_a_repeat_waits_for_the_purge_that_the_first_request_began(here):
     uuid = here.table()
     here.drop(uuid=uuid)
     here.clock.advance(DAY)
@@ -57,8 +52,7 @@ def test_a_repeat_waits_for_the_purge_that_the_first_request_began(world):
     assert here.drop(uuid=uuid, mode="wait").state == "DROPPED"
 
 
-def test_a_repeat_says_that_the_purge_was_refused(world):
-    here = world()
+def test_a_repeat_says_that_the_purge_was_refused(here):
     uuid = here.table()
     here.drop(uuid=uuid)
     (task,) = here.drop_tasks()
@@ -68,29 +62,8 @@ def test_a_repeat_says_that_the_purge_was_refused(world):
     assert (answer.status, here.uuid(), here.hidden()) == (409, uuid, [])
 
 
-def test_a_name_without_a_record_of_the_uuid_is_gone(world):
-    here = world()
+def test_a_name_without_a_record_of_the_uuid_is_gone(here):
     uuid = here.table()
     here.drop(uuid=uuid)
     assert here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479").status == 404
     assert len(here.records.newest(9).tombstones) == 1
-
-
-def test_the_table_that_is_moved_is_the_one_that_was_asked_for(world):
-    """Another table gets the name between the load and the rename."""
-    here = world()
-    uuid = here.table()
-    first = here.lake.objects.copy()
-
-    def swap(request):
-        if request.url.path.endswith("tables/rename"):
-            here.requests.lose = lambda _request: None
-            here.send("DELETE", "namespaces/ns/tables/orders")
-            here.table()
-
-    here.requests.lose = swap
-    answer = here.drop(uuid=uuid)
-    assert (answer.status, answer.code) == (409, "DROP_REFUSED")
-    assert here.uuid() != uuid
-    assert here.lake.objects.keys() >= first.keys()
-    assert here.hidden() == []

@@ -7,8 +7,7 @@ from tests.kit.errors import coded
 from tests.unit.gateway.drop.test_keys import with_keys
 
 
-def test_a_token_that_the_catalog_accepts_and_the_gateway_does_not_drops_nothing(world):
-    here = world()
+def test_a_token_that_the_catalog_accepts_and_the_gateway_does_not_drops_nothing(here):
     uuid = here.table()
     store = with_keys(here)
     for _ in range(2):
@@ -18,8 +17,7 @@ def test_a_token_that_the_catalog_accepts_and_the_gateway_does_not_drops_nothing
     assert store._records == {}
 
 
-def test_a_forged_token_gets_the_catalog_s_refusal(world):
-    here = world()
+def test_a_forged_token_gets_the_catalog_s_refusal(here):
     uuid = here.table()
     store = with_keys(here)
     own, here.tokens["ann"] = here.tokens["ann"], "forged"
@@ -29,8 +27,7 @@ def test_a_forged_token_gets_the_catalog_s_refusal(world):
     assert here.drop(key="one").status == 204
 
 
-def test_without_a_key_an_unverified_caller_drops_by_its_credentials(world):
-    here = world()
+def test_without_a_key_an_unverified_caller_drops_by_its_credentials(here):
     here.table()
     with_keys(here)
     assert here.drop(principal=None).status == 204

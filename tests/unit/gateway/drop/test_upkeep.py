@@ -53,8 +53,7 @@ def pass_time(here: DropWorld, hours: float) -> None:
         here.upkeep()
 
 
-def test_troubled_tombstones_do_not_keep_another_from_being_finished(world):
-    here = world()
+def test_troubled_tombstones_do_not_keep_another_from_being_finished(here):
     for number in range(250):
         poisoned(here, number)
     here.clock.advance(timedelta(seconds=1))
@@ -65,8 +64,7 @@ def test_troubled_tombstones_do_not_keep_another_from_being_finished(world):
     assert (here.records.get(record.tombstone_id).state, here.data()) == (S.DROPPED, set())
 
 
-def test_a_troubled_tombstone_is_looked_at_ever_less_often_and_says_why(world):
-    here = world()
+def test_a_troubled_tombstone_is_looked_at_ever_less_often_and_says_why(here):
     record = poisoned(here, 1)
     pass_time(here, hours=24)
     after = here.records.get(record.tombstone_id)
@@ -87,8 +85,7 @@ def test_pauses_grow_to_six_hours():
     assert (pauses[0], pauses[-1]) == (timedelta(minutes=4), timedelta(hours=6))
 
 
-def test_a_tombstone_is_stuck_after_three_looks_and_counted_in_every_run_until_it_is_not(world):
-    here = world()
+def test_a_tombstone_is_stuck_after_three_looks_and_counted_in_every_run_until_it_is_not(here):
     poisoned(here, 1)
     assert here.stuck == []
     pass_time(here, hours=2)
@@ -100,8 +97,7 @@ def test_a_tombstone_is_stuck_after_three_looks_and_counted_in_every_run_until_i
     assert here.stuck[-1] == 0
 
 
-def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(world):
-    here = world()
+def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(here):
     here.table()
 
     def swap(request):
@@ -127,8 +123,7 @@ def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(world):
     assert here.record().problem.startswith(OTHER_TABLE)
 
 
-def test_a_wrong_table_that_is_not_at_its_destination_any_more_is_closed_without_advice_to_purge_it(world):
-    here = world()
+def test_a_wrong_table_that_is_not_at_its_destination_any_more_is_closed_without_advice_to_purge_it(here):
     here.table()
     here.drop()
     wrong = here.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
@@ -146,16 +141,14 @@ def test_a_wrong_table_that_is_not_at_its_destination_any_more_is_closed_without
 def failed(here: DropWorld) -> Tombstone:
     """A tombstone whose purge was refused."""
     here.table()
-    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
-    here.lake.objects[manifest] = b"damaged"
+    here.damage()
     here.drop()
     here.work()
     assert here.record().state is S.FAILED
     return here.record()
 
 
-def test_a_failed_tombstone_whose_entry_is_gone_is_closed_and_names_its_metadata_file(world):
-    here = world()
+def test_a_failed_tombstone_whose_entry_is_gone_is_closed_and_names_its_metadata_file(here):
     record = failed(here)
     files = here.data()
     pass_time(here, hours=1)
@@ -170,8 +163,7 @@ def test_a_failed_tombstone_whose_entry_is_gone_is_closed_and_names_its_metadata
     assert closed.public()["state"] == "DISMISSED"
 
 
-def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(world):
-    here = world()
+def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(here):
     record = failed(here)
     ends = {"source": {"namespace": [*HIDDEN], "name": record.destination_name}}
     here.send("POST", "tables/rename", {**ends, "destination": {"namespace": ["ns"], "name": "orders"}})
@@ -182,8 +174,7 @@ def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(world):
     assert "delegation purge" not in here.record().problem
 
 
-def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(world):
-    here = world()
+def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(here):
     record = failed(here)
     del here.lake.objects[tuple(record.metadata_location.removeprefix("s3://").split("/", 1))]
     files = here.data()
@@ -201,8 +192,7 @@ def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(wo
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
-def test_a_killed_dismissal_is_finished_by_its_repeat_or_the_recurring_task(world, call, after):
-    here = world()
+def test_a_killed_dismissal_is_finished_by_its_repeat_or_the_recurring_task(here, call, after):
     record = failed(here)
     here.restart(Faults(kill_at=call, after=after))
     with pytest.raises(Killed):
@@ -228,8 +218,7 @@ def test_what_is_still_to_be_purged_or_is_another_s_table_is_not_dismissed(world
     assert len(here.hidden()) == 1
 
 
-def test_a_purge_that_is_retried_after_the_dismissal_deletes_nothing(world):
-    here = world()
+def test_a_purge_that_is_retried_after_the_dismissal_deletes_nothing(here):
     record = failed(here)
     files = here.data()
     here.tombstones.dismiss(record.tombstone_id)

@@ -1,14 +1,8 @@
 """A stand-in catalog and real tables in memory, in the process of the deployment."""
 
-import io
-import itertools
 from datetime import timedelta
-from functools import cache
 from typing import Any
-from unittest.mock import patch
 
-from botocore.exceptions import ClientError
-from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
@@ -21,7 +15,7 @@ from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.requests import VendedKeys
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Deployment
-from tests.unit.gateway.keys.stand_in import InProcess
+from tests.unit.gateway.keys.stand_in import InProcess, MemoryS3, MemorySts, one_broker_key
 
 REALM = "POLARIS"
 URL = "http://catalog/api/catalog"
@@ -36,46 +30,6 @@ PRINCIPALS = {
 }
 _SITE = CatalogPlace(URL, "lake", REALM, "ns", HIDDEN[0])
 _lakes: dict[str, Lake] = {}
-_numbers = itertools.count()
-_make_key = rsa.generate_private_key
-
-
-@cache
-def _one_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
-    """The key of every catalog's tokens: to make one takes longer than a drop."""
-    return _make_key(public_exponent, key_size)
-
-
-class ObjectsAsS3:
-    """The calls of an S3 client that the catalog makes, over objects in memory."""
-
-    def __init__(self, objects: dict[tuple[str, str], bytes]) -> None:
-        self._objects = objects
-
-    def get_object(self, Bucket: str, Key: str) -> dict[str, Any]:
-        if (Bucket, Key) not in self._objects:
-            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
-        return {"Body": io.BytesIO(self._objects[Bucket, Key])}
-
-    def put_object(self, Bucket: str, Key: str, Body: bytes, **_more: Any) -> None:
-        self._objects[Bucket, Key] = Body
-
-    def delete_object(self, Bucket: str, Key: str) -> None:
-        self._objects.pop((Bucket, Key), None)
-
-
-class CountingSts:
-    """Issues a new key at each call."""
-
-    def assume_role(self, **_arguments: Any) -> dict[str, Any]:
-        number = next(_numbers)
-        return {
-            "Credentials": {
-                "AccessKeyId": f"KEY{number}",
-                "SecretAccessKey": f"secret-{number}",
-                "SessionToken": f"token-{number}",
-            }
-        }
 
 
 class DropWorld(Deployment):
@@ -86,7 +40,7 @@ class DropWorld(Deployment):
         self.keys = VendedKeys()
         credentials = ClientCredentials("service", SecretStr("service"))
         super().__init__(_SITE, InProcess(self._app), credentials, **properties)
-        with patch.object(rsa, "generate_private_key", _one_key):
+        with one_broker_key():
             self.catalog = self._catalog()
         self.tokens = {name: self._token(name) for name in PRINCIPALS}
         self.namespaces()
@@ -95,8 +49,8 @@ class DropWorld(Deployment):
         return LocalCatalog(
             name="lake",
             location="s3://lake/wh",
-            s3=ObjectsAsS3(self.lake.objects),  # type: ignore[arg-type]
-            sts=CountingSts(),  # type: ignore[arg-type]
+            s3=MemoryS3(self.lake.objects),  # type: ignore[arg-type]
+            sts=MemorySts(),  # type: ignore[arg-type]
             keys=self.keys,
             s3_endpoint="http://s3",
             region="us-east-1",
@@ -162,6 +116,17 @@ class DropWorld(Deployment):
         self.lake.objects.update(made.objects)
         self.register(made.pointers[name], name)
         return str(made.metadata(name)["table-uuid"])
+
+    def dropped(self) -> str:
+        """Register a table, drop it, and return its uuid."""
+        uuid = self.table()
+        assert self.drop().status == 204
+        return uuid
+
+    def damage(self) -> None:
+        """Damage a manifest of the table, which is only found when its purge is planned."""
+        manifest = next(where for where in self.lake.objects if where[1].endswith("-m0.avro"))
+        self.lake.objects[manifest] = b"damaged"
 
     def _made(self, location: str) -> int:
         """How many tables were made at a location, so that another one has other files."""

@@ -50,6 +50,18 @@ def exists(world: KeyedCatalog, path: str) -> bool:
     return world.direct("HEAD", path).is_success
 
 
+def there(path: str) -> Callable[[KeyedCatalog], int]:
+    return lambda world: int(exists(world, path))
+
+
+def gone(path: str) -> Callable[[KeyedCatalog], int]:
+    return lambda world: int(not exists(world, path))
+
+
+def nothing(_world: KeyedCatalog) -> None:
+    """Prepare nothing."""
+
+
 def metadata(world: KeyedCatalog, name: str = "t") -> dict[str, Any]:
     return world.document(f"namespaces/ns/tables/{name}")["metadata"]
 
@@ -131,10 +143,6 @@ def dropped_table(world: KeyedCatalog) -> None:
     assert world.direct("DELETE", "namespaces/ns/tables/t").is_success
 
 
-def view_uuid(world: KeyedCatalog) -> str:
-    return str(world.document("namespaces/ns/views/v")["metadata"]["view-uuid"])
-
-
 def view_request() -> dict[str, Any]:
     return {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
 
@@ -204,19 +212,46 @@ def sent(
     return made
 
 
+TABLES, TABLE, VIEW = "namespaces/ns/tables", "namespaces/ns/tables/t", "namespaces/ns/views/v"
+
+
+def registration(world: KeyedCatalog) -> dict[str, Any]:
+    return {"name": "t", "metadata-location": world.registered}
+
+
+def schema_change(world: KeyedCatalog) -> dict[str, Any]:
+    added = {"action": "add-schema", "schema": ADD_COLUMN, "last-column-id": 2}
+    current = {"action": "set-current-schema", "schema-id": -1}
+    return commit_request(world, "t", added, current, {"action": "set-properties", "updates": {"x": "y"}})
+
+
+def two_commits(world: KeyedCatalog) -> dict[str, Any]:
+    second = commit_request(world, "u", {"action": "set-properties", "updates": {"x": "y"}})
+    changes = {"t": commit_request(world), "u": second}
+    return {"table-changes": [{"identifier": {"namespace": ["ns"], "name": name}, **changes[name]} for name in changes]}
+
+
+def view_replacement(world: KeyedCatalog) -> dict[str, Any]:
+    uuid = world.document(VIEW)["metadata"]["view-uuid"]
+    version = {**VIEW_VERSION, "version-id": 2, "timestamp-ms": 9, "representations": SELECT_2}
+    return {
+        "requirements": [{"type": "assert-view-uuid", "uuid": uuid}],
+        "updates": [
+            {"action": "add-view-version", "view-version": version},
+            {"action": "set-current-view-version", "view-version-id": -1},
+        ],
+    }
+
+
+CREATE = {"name": "t", "schema": SCHEMA}
 CASES = [
     Case(
         "create namespace",
         sent("POST", "namespaces", {"namespace": ["ns"], "properties": {"p": "1"}}),
-        lambda world: None,
-        lambda world: int(exists(world, "namespaces/ns")),
+        nothing,
+        there("namespaces/ns"),
     ),
-    Case(
-        "drop namespace",
-        sent("DELETE", "namespaces/ns"),
-        namespace,
-        lambda world: int(not exists(world, "namespaces/ns")),
-    ),
+    Case("drop namespace", sent("DELETE", "namespaces/ns"), namespace, gone("namespaces/ns")),
     Case(
         "set properties",
         sent("POST", "namespaces/ns/properties", {"updates": {"a": "2"}}),
@@ -229,141 +264,48 @@ CASES = [
         namespace,
         lambda world: int("gone" not in world.document("namespaces/ns")["properties"]),
     ),
-    Case(
-        "create table",
-        sent("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA, "properties": {"p": "1"}}, **VEND),
-        namespace,
-        lambda world: int(exists(world, "namespaces/ns/tables/t")),
-    ),
+    Case("create table", sent("POST", TABLES, {**CREATE, "properties": {"p": "1"}}, **VEND), namespace, there(TABLE)),
     Case(
         "staged create",
-        sent("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA, "stage-create": True}, **VEND),
+        sent("POST", TABLES, {**CREATE, "stage-create": True}, **VEND),
         namespace,
-        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+        gone(TABLE),
         proves=True,
     ),
-    Case(
-        "commit of a staged table",
-        sent("POST", "namespaces/ns/tables/t", staged_commit),
-        staged,
-        lambda world: int(exists(world, "namespaces/ns/tables/t")),
-    ),
-    Case(
-        "register",
-        sent(
-            "POST",
-            "namespaces/ns/register",
-            lambda world: {"name": "t", "metadata-location": world.registered},
-            **VEND,
-        ),
-        dropped_table,
-        lambda world: int(exists(world, "namespaces/ns/tables/t")),
-    ),
+    Case("commit of a staged table", sent("POST", TABLE, staged_commit), staged, there(TABLE)),
+    Case("register", sent("POST", "namespaces/ns/register", registration, **VEND), dropped_table, there(TABLE)),
     Case(
         "register view",
         sent("POST", "namespaces/ns/register-view", {"name": "v", "metadata-location": "s3://lake/v/metadata/1.json"}),
         catalog_that_registers_views,
         lambda world: len(world.upstream.views),
     ),
-    Case("append", sent("POST", "namespaces/ns/tables/t", commit_request), table, versions, proves=True),
-    Case(
-        "schema change",
-        sent(
-            "POST",
-            "namespaces/ns/tables/t",
-            lambda world: commit_request(
-                world,
-                "t",
-                {"action": "add-schema", "schema": ADD_COLUMN, "last-column-id": 2},
-                {"action": "set-current-schema", "schema-id": -1},
-                {"action": "set-properties", "updates": {"x": "y"}},
-            ),
-        ),
-        table,
-        versions,
-        proves=True,
-    ),
+    Case("append", sent("POST", TABLE, commit_request), table, versions, proves=True),
+    Case("schema change", sent("POST", TABLE, schema_change), table, versions, proves=True),
     Case(
         "commit transaction",
-        sent(
-            "POST",
-            "transactions/commit",
-            lambda world: {
-                "table-changes": [
-                    {"identifier": {"namespace": ["ns"], "name": "t"}, **commit_request(world)},
-                    {
-                        "identifier": {"namespace": ["ns"], "name": "u"},
-                        **commit_request(world, "u", {"action": "set-properties", "updates": {"x": "y"}}),
-                    },
-                ]
-            },
-        ),
+        sent("POST", "transactions/commit", two_commits),
         two_tables,
         lambda world: max(versions(world), versions(world, "u")),
         proves=True,
     ),
-    Case(
-        "drop table",
-        sent("DELETE", "namespaces/ns/tables/t", query="purgeRequested=false"),
-        table,
-        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
-        shows=False,
-    ),
+    Case("drop table", sent("DELETE", TABLE, query="purgeRequested=false"), table, gone(TABLE), shows=False),
     Case(
         "unregister table",
-        sent("POST", "namespaces/ns/tables/t/unregister"),
+        sent("POST", f"{TABLE}/unregister"),
         catalog_that_unregisters_tables,
-        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+        gone(TABLE),
         shows=False,
     ),
-    Case(
-        "rename table",
-        sent("POST", "tables/rename", RENAME),
-        table,
-        lambda world: int(exists(world, "namespaces/ns/tables/new")),
-    ),
-    Case(
-        "create view",
-        sent("POST", "namespaces/ns/views", view_request()),
-        namespace,
-        lambda world: int(exists(world, "namespaces/ns/views/v")),
-    ),
+    Case("rename table", sent("POST", "tables/rename", RENAME), table, there("namespaces/ns/tables/new")),
+    Case("create view", sent("POST", "namespaces/ns/views", view_request()), namespace, there(VIEW)),
     Case(
         "replace view",
-        sent(
-            "POST",
-            "namespaces/ns/views/v",
-            lambda world: {
-                "requirements": [{"type": "assert-view-uuid", "uuid": view_uuid(world)}],
-                "updates": [
-                    {
-                        "action": "add-view-version",
-                        "view-version": {
-                            **VIEW_VERSION,
-                            "version-id": 2,
-                            "timestamp-ms": 9,
-                            "representations": SELECT_2,
-                        },
-                    },
-                    {"action": "set-current-view-version", "view-version-id": -1},
-                ],
-            },
-        ),
+        sent("POST", VIEW, view_replacement),
         view,
-        lambda world: len(world.document("namespaces/ns/views/v")["metadata"]["versions"]) - 1,
+        lambda world: len(world.document(VIEW)["metadata"]["versions"]) - 1,
         proves=True,
     ),
-    Case(
-        "drop view",
-        sent("DELETE", "namespaces/ns/views/v"),
-        view,
-        lambda world: int(not exists(world, "namespaces/ns/views/v")),
-        shows=False,
-    ),
-    Case(
-        "rename view",
-        sent("POST", "views/rename", RENAME_VIEW),
-        view,
-        lambda world: int(exists(world, "namespaces/ns/views/new")),
-    ),
+    Case("drop view", sent("DELETE", VIEW), view, gone(VIEW), shows=False),
+    Case("rename view", sent("POST", "views/rename", RENAME_VIEW), view, there("namespaces/ns/views/new")),
 ]

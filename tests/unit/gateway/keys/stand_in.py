@@ -13,6 +13,7 @@ from unittest import mock
 from urllib.parse import unquote
 
 import httpx
+from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -46,10 +47,12 @@ _nonces = count()
 class MemoryS3:
     """The calls of an S3 client that the catalog makes."""
 
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], bytes] = {}
+    def __init__(self, objects: dict[tuple[str, str], bytes] | None = None) -> None:
+        self.objects = {} if objects is None else objects
 
     def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
+        if (Bucket, Key) not in self.objects:
+            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Bucket, Key])}
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:
@@ -63,13 +66,12 @@ class MemorySts:
     """Hands out a new secret for each call."""
 
     def __init__(self) -> None:
-        self.secrets: list[str] = []
+        self._numbers = count()
 
     def assume_role(self, **_: Any) -> dict[str, Any]:
-        self.secrets.append(f"vended-secret-{len(self.secrets)}")
-        number = len(self.secrets)
-        keys = {"AccessKeyId": f"AK{number}", "SecretAccessKey": self.secrets[-1], "SessionToken": f"token-{number}"}
-        return {"Credentials": keys}
+        number = next(self._numbers)
+        named = {"AccessKeyId": "AK", "SecretAccessKey": "vended-secret-", "SessionToken": "token-"}
+        return {"Credentials": {name: f"{word}{number}" for name, word in named.items()}}
 
 
 @dataclass
@@ -151,14 +153,13 @@ class KeyedCatalog:
     def __init__(self, keys_lifetime: timedelta | None = None, *, newer: bool = False) -> None:
         self.clock = Clock(NOW)
         self.store = MemoryReservationStore()
-        self.s3, self.sts = MemoryS3(), MemorySts()
         principals = [
             LocalPrincipal(name, f"{name}-id", SecretStr(f"{name}-secret"), READER if name == "reader" else OWNER)
             for name in ("owner", "other", "reader")
         ]
-        with mock.patch.object(access.rsa, "generate_private_key", return_value=_broker_key()):
+        with one_broker_key():
             self.catalog = LocalCatalog(
-                name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
+                name="lake", location="s3://lake/tables", s3=cast("Any", MemoryS3()), sts=cast("Any", MemorySts()),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
                 root=SecretStr("root"), clock=self.clock, properties={PURGE_VIEWS: "false"},
                 keys_lifetime=keys_lifetime, newer=newer,
@@ -237,11 +238,27 @@ class KeyedCatalog:
         except Killed:
             return None
 
+    def lost(self, request: CatalogRequest, **parts: Any) -> None:
+        """Have a gateway apply a request and die before it answers."""
+        self._killed("after change", request, **parts)
+
+    def never_sent(self, request: CatalogRequest, **parts: Any) -> None:
+        """Have a gateway die before it sends a request."""
+        self._killed("before change", request, **parts)
+
+    def _killed(self, at: str, request: CatalogRequest, **parts: Any) -> None:
+        assert self.call(request, Life(lambda point, _: point == at, kill), **parts) is None
+        self.clock.advance(AFTER_LEASE)
+
 
 @cache
 def _broker_key() -> RSAPrivateKey:
-    """One key for all catalogs: making it takes longer than a test."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def one_broker_key() -> Any:
+    """Give each catalog that is made within it one key: making it takes longer than a test."""
+    return mock.patch.object(access.rsa, "generate_private_key", return_value=_broker_key())
 
 
 @cache

@@ -56,7 +56,6 @@ def test_duplicates_have_at_most_one_effect_and_hear_the_truth(world: KeyedCatal
         answers = list(pool.map(calls.call, [request] * DUPLICATES))
     world.clock.advance(AFTER_LEASE)
     last = world.call(request)
-    assert last is not None
     assert calls.killed > 0
     answered = [answer for answer in (*answers, last) if answer is not None]
     seen = Counter(answer.status for answer in answered)

@@ -57,11 +57,9 @@ def played(case: Case, where: str, change) -> None:
         return answer
 
     first = world.call(request, respond=respond)
-    assert first is not None
     assert first.is_success or not (case.effects(world) and denies(first.status)), first
     world.clock.advance(AFTER_LEASE)
     again = world.call(request, Life(), respond=respond)
-    assert again is not None
     assert again.is_success or not (case.effects(world) and denies(again.status)), again
     if first.is_success and case.statuses == {first.status}:
         assert again.status == first.status

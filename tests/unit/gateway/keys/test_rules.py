@@ -258,15 +258,9 @@ PARTITION_STATISTICS = {"snapshot-id": 1, "statistics-path": "s3://b/n", "file-s
 STATISTICS = {**PARTITION_STATISTICS, "file-footer-size-in-bytes": 1, "blob-metadata": []}
 UPDATES: list[list[dict[str, Any]]] = [
     [{"action": "upgrade-format-version", "format-version": 3}],
-    [
-        {"action": "add-schema", "schema": WIDER, "last-column-id": 7},
-        {"action": "set-current-schema", "schema-id": -1},
-    ],
+    [{"action": "add-schema", "schema": WIDER, "last-column-id": 7}, {"action": "set-current-schema", "schema-id": -1}],
     [{"action": "add-spec", "spec": NEW_SPEC}, {"action": "set-default-spec", "spec-id": -1}],
-    [
-        {"action": "add-sort-order", "sort-order": NEW_ORDER},
-        {"action": "set-default-sort-order", "sort-order-id": -1},
-    ],
+    [{"action": "add-sort-order", "sort-order": NEW_ORDER}, {"action": "set-default-sort-order", "sort-order-id": -1}],
     [{"action": "set-location", "location": "s3://b/moved/"}],
     [{"action": "set-properties", "updates": {"a": "1", "owner": "you"}}],
     [{"action": "remove-properties", "removals": ["owner", "never"]}],

@@ -14,7 +14,8 @@ from delegation.removal.orphans.place import Place
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SweptTables
 from tests.unit.gateway.drop.world import DropWorld
-from tests.unit.polaris.test_other_entities import SCHEMA, ann
+from tests.unit.gateway.keys.mutations import view_request
+from tests.unit.polaris.test_other_entities import ann
 
 
 @pytest.fixture
@@ -27,15 +28,7 @@ def here() -> Iterator[DropWorld]:
 def test_namespaces_and_views_of_a_catalog_are_found(here: DropWorld) -> None:
     client = ann(here)
     client.create_namespace("lake", ("ns", "inner"))
-    version = {
-        "version-id": 1,
-        "timestamp-ms": 1,
-        "schema-id": 0,
-        "summary": {},
-        "representations": [{"type": "sql", "sql": "select 1", "dialect": "spark"}],
-        "default-namespace": ["ns"],
-    }
-    here.send("POST", "namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}})
+    here.send("POST", "namespaces/ns/views", view_request())
     places = list(CatalogPlaces(client, ["lake"])())
     found = {(one.kind, one.name): one.location for one in places if not one.is_of_metadata}
     view = client.load_other("view", TableIdentifier("lake", ("ns",), "v"))

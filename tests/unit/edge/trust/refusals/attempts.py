@@ -33,6 +33,10 @@ def token(why: str, text: str | None) -> Case:
     return 401, why, Attempt(token=text)
 
 
+def listed(status: int, why: str, *revoked: int, settings: Mapping[str, str] | None = None, **options: Any) -> Case:
+    return status, why, Attempt(lists=lambda pki: pki.revocation_list(*revoked, **options), settings=settings or {})
+
+
 def realm(why: str, value: Any, status: int = 400) -> Case:
     return status, why, Attempt(realm=value)
 

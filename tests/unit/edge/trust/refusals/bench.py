@@ -31,7 +31,7 @@ from infra.local.front.https import Front, TlsFiles
 from infra.local.lambdas.functions import Invocation
 from tests.unit.edge.gateway import BASE, Context
 from tests.unit.edge.requests import identity_only
-from tests.unit.edge.trust.pki import ENDPOINT, TokenMaker, public_pem, rsa_key
+from tests.unit.edge.trust.pki import ENDPOINT, TokenMaker, name_of, pem, public_pem, revocation_list, rsa_key
 
 NOW: Final = datetime.now(UTC).replace(microsecond=0)
 DAY: Final = timedelta(days=1)
@@ -40,16 +40,7 @@ SUBJECT, OPERATOR, OTHER = "CN=polaris,O=Example", "CN=operator,O=Example", "CN=
 SERIAL: Final = 0x0A1B2C
 LISTS: Final = "s3://lists/ca.crl"
 MAKER: Final = TokenMaker(
-    rsa_key(),
-    claims={
-        "iss": "https://issuer.test",
-        "aud": "delegation",
-        "sub": "service-account-polaris",
-        "client_id": "polaris",
-        "scope": "openid execute_tasks",
-        "iat": NOW.timestamp(),
-        "exp": (NOW + timedelta(hours=1)).timestamp(),
-    },
+    rsa_key(), claims={**TokenMaker(None).claims, "iat": NOW.timestamp(), "exp": (NOW + timedelta(hours=1)).timestamp()}
 )
 SETTINGS: Final[Mapping[str, str]] = {
     "CLIENT_SUBJECT": SUBJECT,
@@ -88,7 +79,7 @@ class Pki:
             self._signed(Issued(name, name, 1, is_authority=True), self.keys[name]) for name in (CA, SECOND_CA)
         ]
         self.trusted = folder / "trusted.pem"
-        self.trusted.write_bytes(b"".join(map(_pem, authorities)))
+        self.trusted.write_text("".join(map(pem, authorities)))
         self.server = self.file(Issued("CN=localhost,O=Example", usage=Usage.SERVER_AUTH))
 
     def certificate(self, wanted: Issued) -> x509.Certificate:
@@ -97,21 +88,16 @@ class Pki:
     def file(self, wanted: Issued) -> Path:
         """Write a certificate and its key; with `signed_by_client` also the client certificate that signed it."""
         key = self._key(wanted)
-        chain = _pem(self.certificate(Issued(OTHER))) if wanted.signed_by_client else b""
+        chain = pem(self.certificate(Issued(OTHER))).encode() if wanted.signed_by_client else b""
         path = self.folder / "presented.pem"
         encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         path = path.with_name("server.pem") if wanted.usage is Usage.SERVER_AUTH and not path.exists() else path
-        path.write_bytes(key.private_bytes(*encoding) + _pem(self._signed(wanted, key)) + chain)
+        path.write_bytes(key.private_bytes(*encoding) + pem(self._signed(wanted, key)).encode() + chain)
         return path
 
     def revocation_list(self, *revoked: int, ends: datetime = NOW + DAY, signer: str = CA) -> bytes:
-        builder = (
-            x509.CertificateRevocationListBuilder().issuer_name(_name(CA)).last_update(NOW - DAY).next_update(ends)
-        )
-        for serial in revoked:
-            one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
-            builder = builder.add_revoked_certificate(one)
-        return builder.sign(self.keys[signer], hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+        found = revocation_list(revoked, issuer=CA, this_update=NOW - DAY, next_update=ends, signer=self.keys[signer])
+        return found.public_bytes(serialization.Encoding.DER)
 
     def _key(self, wanted: Issued) -> Any:
         return rsa.generate_private_key(65537, 1024) if wanted.short_key else self.keys["client"]
@@ -121,8 +107,8 @@ class Pki:
         signer = key if issuer is None else self.keys[{OTHER: "client"}.get(issuer, issuer)]
         builder = (
             x509.CertificateBuilder()
-            .subject_name(_name(wanted.subject))
-            .issuer_name(_name(issuer or wanted.subject))
+            .subject_name(name_of(wanted.subject))
+            .issuer_name(name_of(issuer or wanted.subject))
             .serial_number(wanted.serial)
             .public_key(key.public_key())
             .not_valid_before(wanted.begins)
@@ -322,11 +308,3 @@ def _outcome(received: bytes, reasons: list[str]) -> Outcome:
     if not head.startswith(b"HTTP/1.1 "):
         return Outcome(None, "no answer", received)
     return Outcome(int(head[9:12]), reasons[0] if reasons else body.decode(), received)
-
-
-def _name(name: str | x509.Name) -> x509.Name:
-    return name if isinstance(name, x509.Name) else x509.Name.from_rfc4514_string(name)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -15,15 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from delegation.edge.trust.authorizer import LEAF_HEADER, SERIAL_HEADER
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import BASE
-from tests.unit.edge.trust.pki import (
-    ENDPOINT,
-    TokenMaker,
-    alb_headers,
-    ec_key,
-    jwk,
-    public_pem,
-    unsigned,
-)
+from tests.unit.edge.trust.pki import ENDPOINT, TokenMaker, alb_headers, ec_key, jwk, public_pem, unsigned
 from tests.unit.edge.trust.refusals.attempts import (
     CLAIMS,
     HEADER,
@@ -35,6 +27,7 @@ from tests.unit.edge.trust.refusals.attempts import (
     framing,
     header,
     issued,
+    listed,
     of_names,
     offering,
     only,
@@ -118,25 +111,12 @@ CERTIFICATES: Final[dict[str, Case]] = {
     "the pinned name from the other trusted authority": issued(403, UNPINNED, issuer=SECOND_CA),
     "an operator's name from the other trusted authority": issued(403, UNPINNED, subject=OPERATOR, issuer=SECOND_CA),
     "a serial number that is not pinned": (403, "serial number", Attempt(settings={"CLIENT_SERIALS": "07"})),
-    "a revoked certificate": (403, "is revoked", Attempt(lists=lambda pki: pki.revocation_list(SERIAL))),
-    "a list that is out of date": (
-        403,
-        "revocation-outdated",
-        Attempt(lists=lambda pki: pki.revocation_list(ends=NOW - DAY / 2)),
+    "a revoked certificate": listed(403, "is revoked", SERIAL),
+    "a list that is out of date": listed(403, "revocation-outdated", ends=NOW - DAY / 2),
+    "a revoked certificate by a list that is out of date and allowed": listed(
+        403, "is revoked", SERIAL, ends=NOW - DAY / 2, settings={"REVOCATION_OUTDATED": "admit"}
     ),
-    "a revoked certificate by a list that is out of date and allowed": (
-        403,
-        "is revoked",
-        Attempt(
-            lists=lambda pki: pki.revocation_list(SERIAL, ends=NOW - DAY / 2),
-            settings={"REVOCATION_OUTDATED": "admit"},
-        ),
-    ),
-    "a list that another key signed": (
-        500,
-        "not signed by its issuer",
-        Attempt(lists=lambda pki: pki.revocation_list(signer="forger")),
-    ),
+    "a list that another key signed": listed(500, "not signed by its issuer", signer="forger"),
     "a list that is none": (500, "cannot be read", Attempt(lists=lambda _pki: b"nonsense")),
     "a list that cannot be fetched": (500, "S3 is silent", Attempt(lists=lambda _pki: b"")),
 }
@@ -233,6 +213,7 @@ REALMS: Final[dict[str, Case]] = {
 }
 
 FOREIGN: Final = Issued(OTHER)
+BY_OPERATOR: Final = {"issued": Issued(OPERATOR), "token": MAKER.bearer(scope="manage_tasks", client_id="ops")}
 HEADERS: Final[dict[str, Case]] = {
     "a load balancer's certificate header to the public API": header(403, UNPINNED, "@leaf", issued=FOREIGN),
     "all of a load balancer's headers to the public API": header(403, UNPINNED, "@leaf", "@serial", issued=FOREIGN),
@@ -259,18 +240,9 @@ HEADERS: Final[dict[str, Case]] = {
     ),
     "two Authorization headers": header(401, "more than one", f"Authorization: {MAKER.bearer()}"),
     "a second Authorization header in small letters": header(401, "more than one", "authorization: Bearer x"),
-    "a submission by an operator": (
-        403,
-        "PERMISSION_MISSING",
-        Attempt(issued=Issued(OPERATOR), token=MAKER.bearer(scope="manage_tasks", client_id="ops")),
-    ),
+    "a submission by an operator": (403, "PERMISSION_MISSING", Attempt(**BY_OPERATOR)),
     "permissions in headers": header(
-        403,
-        "PERMISSION_MISSING",
-        "permissions: submit",
-        "X-Amzn-Authorizer-Permissions: submit",
-        issued=Issued(OPERATOR),
-        token=MAKER.bearer(scope="manage_tasks", client_id="ops"),
+        403, "PERMISSION_MISSING", "permissions: submit", "X-Amzn-Authorizer-Permissions: submit", **BY_OPERATOR
     ),
     "another content type": header(415, "UNSUPPORTED_MEDIA_TYPE", "Content-Type: text/plain"),
     "a compressed body": header(415, "UNSUPPORTED_CONTENT_ENCODING", "Content-Encoding: gzip"),
@@ -413,9 +385,7 @@ def test_a_caller_is_refused(
     ],
     ids=["public", "private", "a list", "a list out of date that is allowed", "a serial number", "headers ignored"],
 )
-def test_the_request_from_which_the_cases_differ_is_admitted(
-    bench: Bench, api: Api, monkeypatch: pytest.MonkeyPatch, attempt: Attempt
-) -> None:
+def test_a_usual_caller_is_admitted(bench: Bench, api: Api, monkeypatch: pytest.MonkeyPatch, attempt: Attempt) -> None:
     outcome = attempted(bench, api, monkeypatch, attempt)
     assert outcome.status == 202, outcome
     assert api.submissions.calls == 1
