@@ -161,6 +161,34 @@ def test_a_store_that_only_refuses_is_left_to_a_later_attempt(code: str) -> None
     assert policy.patience < clock.now < policy.patience + 10
 
 
+class Failing(MemoryObjectStore):
+    """Fails every delete with `code` from key number `since` on, and counts the keys it received."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes], code: str, since: int) -> None:
+        super().__init__(objects)
+        self._code, self._since = code, since
+        self.sent = 0
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        self.sent += len(keys)
+        if self.sent > self._since:
+            return BatchResult((), tuple(KeyFailure(key, self._code) for key in keys))
+        return super().delete(bucket, keys)
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
+def test_a_failing_store_is_not_overloaded(code: str) -> None:
+    """A store that accepts nothing receives fewer and fewer keys, whatever its error code."""
+    clock = SleptSeconds()
+    files = records(100_000)
+    store = Failing({("b", f"k{number:05d}"): b"" for number in range(100_000)}, code, since=20_000)
+    with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
+        lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
+        ended = [outcome for _, outcome in run.delete_each(lots, never_stop)]
+    assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
+    assert store.sent < 100_000
+
+
 class Forgetful(MemoryObjectStore):
     """Answers `code` for a key that it does not have, as RustFS does; counts the looks."""
 

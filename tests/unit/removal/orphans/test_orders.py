@@ -24,7 +24,7 @@ from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import store_index
 from delegation.removal.marks import Marks
 from delegation.removal.orphans.details import ApprovalLimits
-from delegation.removal.orphans.errors import AreaLeftAlone, LocationShared, PrefixMismatch
+from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, LocationShared, PrefixMismatch
 from delegation.removal.orphans.index import CandidateWriter, read_candidates
 from delegation.removal.orphans.place import Equal, MismatchMode, Place
 from delegation.removal.orphans.run import remove_orphan_files
@@ -35,7 +35,7 @@ from polaris_common.errors import DelegationError
 from tests.effort import apart
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables
-from tests.kit.stories.orphans import AT_ONCE, SweptTables
+from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
 from tests.kit.stories.tables import StoryTable
 
 OLD = "s3://lake/wh/t/data/old.parquet"
@@ -540,6 +540,15 @@ def test_a_table_that_moved_while_the_removal_waited_is_listed_again() -> None:
     assert (result.location, result.files_deleted) == ("s3://lake/wh/moved/", 1)
     assert (OLD in world.lake.uris(), moved in world.lake.uris()) == (True, False)
     assert kept_all(world)
+
+
+def test_less_than_a_day_is_refused_and_a_table_may_ask_for_more() -> None:
+    world, table = beach()
+    with pytest.raises(AgeTooShort):
+        world.sweep(table, older_than=hours(23))
+    table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "30d"}})
+    assert world.sweep(table).status == "NOTHING"
+    assert world.sweep(table, dry_run=True).status == "PLANNED"
 
 
 def test_a_sweep_can_be_killed_at_every_call() -> None:

@@ -193,6 +193,17 @@ def test_an_approval_ends_after_fourteen_days_and_is_given_again(site: Beach) ->
     assert not site.planted & world.files()
 
 
+def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Beach) -> None:
+    world = site.world
+    plan = world.waiting(world.ask())
+    site.post(plan)
+    for key in [key for key in world.plans.objects if key.startswith(plan)]:
+        del world.plans.objects[key]
+    replaced = world.ask()
+    assert (OrphanDetails.of(replaced).waits, world.waiting(replaced) == plan) == ("first-run", False)
+    assert site.is_whole
+
+
 def test_the_requester_may_not_approve_and_the_operator_may_allow_it(site: Beach) -> None:
     world = site.world
     task = world.ask()

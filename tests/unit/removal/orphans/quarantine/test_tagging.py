@@ -9,7 +9,7 @@ import pytest
 from delegation.removal.attempt import PlanHead, receipt_key
 from delegation.removal.choice import EngineChoice
 from delegation.removal.deletes import Tally, Work
-from delegation.removal.errors import FilesNotDeleted
+from delegation.removal.errors import FilesNotDeleted, PlanTampered
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.index import load_plan
@@ -198,3 +198,10 @@ def test_failures_to_tag_fail_the_attempt_and_are_listed() -> None:
         1,
         [{"path": "s3://lake/wh/t/data/a.parquet", "code": "AccessDenied"}],
     )
+
+
+def test_a_restore_of_files_elsewhere_is_refused() -> None:
+    world, table, _ = lagoon()
+    result = world.sweep(table)
+    with pytest.raises(PlanTampered):
+        UntagRun(world.store, world.plans, result.plan_ids, "s3://lake/wh/t/data/p=1").run()
