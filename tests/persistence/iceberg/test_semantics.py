@@ -342,3 +342,19 @@ def test_what_many_added_specs_and_orders_cost_grows_with_their_number(monkeypat
         return len(reads)
 
     assert added(200) <= 2.2 * added(100)
+
+
+def test_a_spec_is_compared_with_those_that_a_removal_left() -> None:
+    def adding_spec(name: str) -> Json:
+        field = {"name": name, "transform": "bucket[2]", "source-id": 1}
+        return {"action": "add-spec", "spec": {"spec-id": 0, "fields": [field]}}
+
+    def specs(made: Json) -> dict[str, int]:
+        return {one["fields"][0]["name"]: one["spec-id"] for one in made["partition-specs"] if one["fields"]}
+
+    first = after(document(), adding_spec("x"))
+    removing = {"action": "remove-partition-specs", "spec-ids": [specs(first)["x"]]}
+    added = [adding_spec(name) for name in ("y", "z", "x")]
+    second = after(first, adding_spec("x"), adding_spec("z"), removing, *added)
+    assert set(specs(second)) - set(specs(document())) == {"x", "y", "z"}
+    assert len(set(specs(second).values())) == len(specs(second))

@@ -30,11 +30,11 @@ class CatalogOfManyTables(MaintainedCatalog):
         """Run twice, a grace period apart; each run is stopped after so many steps, until it is complete."""
         for _ in range(2):
             self.clock.advance(GRACE + 60)
-            complete = False
-            while not complete:
+            for _ in range(200):
                 report = self.run(stop_after(steps), **policy)
-                complete = report.complete
                 yield report
+                if report.complete:
+                    break
 
 
 @pytest.fixture
