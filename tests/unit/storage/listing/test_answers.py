@@ -210,3 +210,10 @@ def test_what_is_beside_the_fields_that_count_may_repeat() -> None:
 def test_a_time_is_the_same_as_botocores(value: Any) -> None:
     botocores: Mapping[str, Any] = {"found": botocore.utils.parse_timestamp(value)}
     assert time_of(value) == botocores["found"]
+
+
+@pytest.mark.parametrize("value", ["soonZ", "", "2026-99-21T00:00:00Z"])
+def test_what_is_no_time_is_refused_as_botocore_refuses_it(value: str) -> None:
+    for parse in (time_of, botocore.utils.parse_timestamp):
+        with pytest.raises(ValueError, match=r".*"):
+            parse(value)
