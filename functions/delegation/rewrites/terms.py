@@ -52,7 +52,7 @@ _FEW: Final = "[1-9][0-9]{0,2}"
 _DURATION: Final = "(0|[0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
 _NUMBER: Final = r"[0-9]{1,9}(\.[0-9]{1,6})?"
 _SPEC: Final = "(0|[1-9][0-9]{0,8})"
-_COLUMN: Final = "(`[^`,]{1,255}`|[A-Za-z_][A-Za-z0-9_.]{0,254})"
+_COLUMN: Final = r"(`[^`,\u0000-\u001F\u007F-\u009F]{1,255}`|[A-Za-z_][A-Za-z0-9_.]{0,254})"
 _COLUMNS: Final = f"{_COLUMN}( *, *{_COLUMN}){{1,9}}"
 _SORT_FIELD: Final = (
     f"{_COLUMN}( +[Aa][Ss][Cc]| +[Dd][Ee][Ss][Cc])?( +[Nn][Uu][Ll][Ll][Ss] +([Ff][Ii][Rr][Ss][Tt]|[Ll][Aa][Ss][Tt]))?"

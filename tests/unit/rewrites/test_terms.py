@@ -74,6 +74,7 @@ def test_z_order_has_its_columns() -> None:
         ({"strategy": "z-order"}, "z-order-columns"),
         ({"z-order-columns": "x,y"}, "z-order-columns"),
         ({"strategy": "z-order", "z-order-columns": "x"}, "z-order-columns"),
+        ({"strategy": "z-order", "z-order-columns": "x,`a\tb`"}, "z-order-columns"),
         ({"sort-order": "id"}, "sort-order"),
         ({"strategy": "sort", "sort-order": "bucket(4, id)"}, "sort-order"),
         ({"strategy": "sort", "sort-order": "id DOWN"}, "sort-order"),

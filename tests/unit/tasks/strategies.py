@@ -10,7 +10,7 @@ from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 TEXT = st.text(max_size=20)
-COUNTS = st.integers(0, 2**63)
+COUNTS = st.integers(0, 2**63 - 1)
 # What a newer release may store: whatever DynamoDB can hold, under a name that this one does not know.
 ADDED_LATER = st.dictionaries(
     st.text("abcxyz_", min_size=1, max_size=8).map("new_".__add__),
@@ -36,9 +36,9 @@ DETAILS = st.fixed_dictionaries(
     optional={
         "plan_segments": st.lists(st.fixed_dictionaries({"id": TEXT, "sha256": TEXT}), min_size=1, max_size=3),
         "files_planned": COUNTS,
-        "files_deleted": st.integers(1, 2**63),
-        "files_failed": st.integers(1, 2**63),
-        "bytes_deleted": st.integers(1, 2**63),
+        "files_deleted": st.integers(1, 2**63 - 1),
+        "files_failed": st.integers(1, 2**63 - 1),
+        "bytes_deleted": st.integers(1, 2**63 - 1),
         "files_per_second": st.integers(0, 10**6),
         "purged_identifier": TEXT,
         "purged_metadata_location": TEXT,
