@@ -117,9 +117,9 @@ class ThrottlingProxy:
 class Relay:
     """Forwards the bytes of connections to `upstream`; `cut` ends them all, `down` also refuses new ones."""
 
-    def __init__(self, upstream: tuple[str, int], *, on: tuple[str, int] = (LOOPBACK, 0)) -> None:
+    def __init__(self, upstream: tuple[str, int]) -> None:
         self._upstream = upstream
-        self._listener = socket.create_server(on, backlog=128)
+        self._listener = socket.create_server((LOOPBACK, 0), backlog=128)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_down = False
@@ -187,9 +187,10 @@ class Relay:
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
-    """Copy bytes until one side ends, and tell the other one."""
+    """Copy bytes until one side ends, then end both."""
     with contextlib.suppress(OSError):
         while block := source.recv(_BLOCK):
             target.sendall(block)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+    for each in (source, target):
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

@@ -1,10 +1,13 @@
 """Relays on another address of this machine, for functions that run in containers and cannot reach its loopback."""
 
-from contextlib import ExitStack
+import socket
+import threading
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit, urlunsplit
 
 from infra.local.processes.programs import LOOPBACK
-from tests.chaos.proxies import Relay
+
+_BLOCK = 1 << 16
 
 
 class Relays:
@@ -19,7 +22,30 @@ class Relays:
         if self._address == LOOPBACK:
             return url
         parts = urlsplit(url)
-        port = parts.port or 80
-        relay = Relay((LOOPBACK, port), on=(self._address, port)).start()
-        self._cleanup.callback(relay.stop)
+        listener = socket.create_server((self._address, parts.port or 80))
+        self._cleanup.callback(listener.close)
+        threading.Thread(target=_accept, args=(listener, (LOOPBACK, parts.port or 80)), daemon=True).start()
         return urlunsplit(parts._replace(netloc=f"{self._address}:{parts.port}"))
+
+
+def _accept(listener: socket.socket, target: tuple[str, int]) -> None:
+    with suppress(OSError):  # the listener was closed
+        while True:
+            accepted, _ = listener.accept()
+            threading.Thread(target=_relay, args=(accepted, target), daemon=True).start()
+
+
+def _relay(accepted: socket.socket, target: tuple[str, int]) -> None:
+    with accepted, suppress(OSError), socket.create_connection(target) as made:
+        back = threading.Thread(target=_copy, args=(made, accepted), daemon=True)
+        back.start()
+        _copy(accepted, made)
+        back.join()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while block := source.recv(_BLOCK):
+            sink.sendall(block)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
