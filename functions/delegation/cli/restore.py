@@ -113,8 +113,8 @@ def restore_command(
         str,
         argument(
             "RECEIPT",
-            "The id of the removal's plan or task, or its receipt's key or s3:// address; or a location "
-            "(s3://lake/orders/).",
+            "The id of the removal's plan or task, or its receipt's key or s3:// address. To untag files, also a "
+            "location (s3://lake/orders/).",
         ),
     ],
     *,

@@ -76,7 +76,8 @@ class CallbackVerifier:
             raise CallbackRefused("the signature was made with none of this receiver's keys")
         if abs(self._clock().timestamp() - signature.time) > self._fresh_for.total_seconds():
             raise CallbackRefused(
-                f"its time differs from this clock by more than {self._fresh_for.total_seconds():.0f} s"
+                f"the signature's time differs from this clock by more than {self._fresh_for.total_seconds():.0f} s: "
+                "check the clock; an old callback stays refused"
             )
         try:
             ended = EndOfTask.model_validate_json(body)

@@ -63,9 +63,9 @@ def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
     """Return the RFC 8785 bytes of a JSON value. Raises NotCanonicalizable."""
     try:
         return rfc8785.dumps(exact_integers(value, rule=rule))
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
         raise NotCanonicalizable(
-            f"the document has no canonical JSON form (RFC 8785): {type(error).__name__}"
+            "the JSON has no canonical form (RFC 8785): a number is not finite, or a text is not valid Unicode"
         ) from None
 
 

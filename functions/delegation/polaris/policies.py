@@ -274,7 +274,7 @@ def _stored_in(entry: Any) -> StoredPolicy:
                 inheritable=entry.get("inheritable") is not False,
             )
         case _:
-            raise PolarisUnexpectedAnswer("Polaris returned a policy without type, name or version", status=200)
+            raise PolarisUnexpectedAnswer("Polaris returned a policy without a valid type, name or version", status=200)
 
 
 def _applicable_in(entry: Any) -> ApplicablePolicy:

@@ -129,7 +129,9 @@ class TaskHarness:
         attempts = self.run_due()
         while (at := self._next_retry()) is not None:
             if attempts >= _MOST_ATTEMPTS:
-                raise NeverIdleError(f"after {attempts} attempts, at {self.now}, tasks are still being retried")
+                raise NeverIdleError(
+                    f"after {attempts} attempts, at {self.now}, tasks still retry or wait for children"
+                )
             self.now = max(self.now, at)
             attempts += self.run_due()
         return attempts

@@ -70,7 +70,9 @@ def added_behaviors(settings: TaskSettings) -> tuple[str, ...]:
 def _warn_of(unknown: tuple[str, ...]) -> None:
     """Warn once per process of retry properties without effect: a newer deployment may have set them."""
     if unknown:
-        text = "retry properties have no effect, because no behavior of this process has the task types %s"
+        text = (
+            "retry properties of the task types %s have no effect: check their names, unless other processes run them"
+        )
         logger.warning(text, ", ".join(unknown), extra={"action": "start"})
 
 

@@ -33,7 +33,7 @@ _SKEW: Final = timedelta(seconds=30)
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
 _ONCE: Final = RequestRetries(attempts=1)
 _CAUSES: Final[Mapping[str, str]] = {
-    "STORE_UNAVAILABLE": "check the table's state and the role of the API's function",
+    "STORE_UNAVAILABLE": "check the task table's state and the role of the API's function",
     "POLARIS_UNAVAILABLE": "check that Polaris runs, and that the service's network reaches it",
     "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (page Deployment, The first deployment)",
     "POLARIS_MISCONFIGURED": "correct the secret, the realm or delegation:polaris-scope",

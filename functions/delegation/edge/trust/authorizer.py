@@ -106,7 +106,7 @@ class CertificatePin:
         try:
             return (certificate.subject, certificate.issuer) == (self.subject, self.issuer)
         except ValueError:
-            raise CertificateRefused("the client certificate's names cannot be read") from None
+            raise CertificateRefused("the client certificate's subject or issuer cannot be decoded") from None
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
         """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked. Raises

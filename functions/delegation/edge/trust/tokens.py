@@ -356,7 +356,7 @@ class JwksKeys:
         except (OSError, HTTPException) as error:
             raise KeysUnavailable(f"the token issuer's keys cannot be fetched: {type(error).__name__}") from None
         if len(body) > _MAX_ANSWER_BYTES:
-            raise KeysUnavailable("the token issuer's key set is too large")
+            raise KeysUnavailable(f"the token issuer's key set is larger than {_MAX_ANSWER_BYTES} bytes")
         return tuple(key for member in _members(body) if (key := _key_of(member)) is not None)
 
 

@@ -268,7 +268,7 @@ def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str,
         return full
     if lane.is_background and room(running, limits):
         return (f"{BACKGROUND_AT_ONCE} background tasks already run, or other tasks take all places",)
-    return ("too many dispatched tasks have not started: executions or functions are not free",)
+    return ("too many dispatched tasks have not started: check the quotas of Lambda and Step Functions",)
 
 
 def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":

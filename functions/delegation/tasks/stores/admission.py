@@ -127,7 +127,8 @@ def register_of(item: Mapping[str, Any]) -> Register:
     """Return a stored register; raises MalformedRecord."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(
-            f"this release cannot read the register of admissions: its format is {item.get('format')!r}"
+            f"the register of admissions has format {item.get('format')!r}, and this release reads {FORMAT}: deploy "
+            "the newer release that wrote it"
         )
     recent = (Recent(task_id, Lane.parse(lane), datetime.fromisoformat(at)) for task_id, lane, at in item["recent"])
     return Register(int(item["revision"]), tuple(recent), item.get("after"))
@@ -249,7 +250,7 @@ def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tup
         counts = (
             f"{len(running)} in all, {tenant} of the same tenant, {bucket} on the same bucket, {alike} of the same type"
         )
-        return (f"running tasks: {counts}; DELEGATION_PROPERTIES has the caps",)
+        return (f"running tasks: {counts}; to compare them with the caps, set DELEGATION_PROPERTIES as deployed",)
     return blocking(lane, running, limits) or (
         "the next check by the dispatcher or a worker starts it, within a minute",
     )

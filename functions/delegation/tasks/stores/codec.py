@@ -103,7 +103,8 @@ def task_of(item: Mapping[str, Any]) -> Task:
     """Return the task of a stored head or row; an unknown attribute is a detail. Raises MalformedRecord, which names
     the field, for another format or an invalid task."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"format: this release reads {FORMAT}, and the record has {item.get('format')!r}", item)
+        reason = f"format: this release reads {FORMAT}, and the record has {item.get('format')!r}"
+        raise MalformedRecord(f"{reason}: deploy the newer release that wrote it", item)
     values = dict(item)
     values["version"] = values.pop("current_version", values.get("version"))
     known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
