@@ -59,7 +59,7 @@ def test_a_private_address_is_called_only_by_setting(address):
 @pytest.mark.parametrize("private", [True, False])
 def test_this_machine_is_called_by_the_local_stack_only(address, private):
     require_callable(address, private=private, loopback=True)
-    with pytest.raises(NotificationError, match=r"127\.|::1", check=coded("CALLBACK_ADDRESS_REFUSED")):
+    with pytest.raises(NotificationError, match="never sent", check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(address, private=private)
 
 
