@@ -45,6 +45,10 @@ def test_an_alarm_of_the_template_is_that_of_the_table(watched: WatchedTemplate,
         assert alarm["Statistic"] in STATISTICS
 
 
+def test_a_certificate_that_expires_soon_is_not_hidden_by_others(watched: WatchedTemplate) -> None:
+    assert watched["CertificateExpires"].is_raised_by([200.0, 12.0, 200.0])
+
+
 def test_alarms_watch_metrics_of_the_table_of_metrics() -> None:
     assert {rule.source.name for rule in ALARMS if isinstance(rule.source, Metric)} <= METRICS.keys()
 

@@ -122,6 +122,17 @@ def test_few_files_are_read_around_a_move() -> None:
     assert len(table.reads) < 16
 
 
+def test_replaced_statistics_are_looked_for_in_the_newest_files_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delegation.iceberg.history.MOST_FOR_STATISTICS", 2)
+    files, metadata = chain([HOME] * 6, 10)
+    for number, file in enumerate(files.values()):
+        file["statistics"] = [{"snapshot-id": 1, "statistics-path": f"{HOME}/{number}", "file-size-in-bytes": 1}]
+    fetcher = Fetcher(Table(files), threads=2, checkpoint=lambda: None)  # type: ignore[arg-type]
+    found = read_history(metadata, fetcher, lambda _path: True, statistics=True)
+    # The oldest file is read for its locations.
+    assert sorted(one.path for _, one in found.statistics) == [f"{HOME}/{number}" for number in (0, 3, 4)]
+
+
 def test_a_log_whose_older_files_have_expired_is_searched_for_the_first_that_is_left() -> None:
     files, metadata = chain([HOME] * 1_001, 1_000)
     table = Table(dict(list(files.items())[990:]))

@@ -114,6 +114,18 @@ def test_a_callback_without_a_key_is_never_sent_unsigned(receiver, secret):
     assert "short" not in str(failed.last_error)
 
 
+def test_a_receiver_that_was_not_called_has_not_failed(receiver):
+    """Set apart, it would get one notification at a time when the settings are right again."""
+    site = ended_site(receiver)
+    site.secret = "{}"
+    assert outcomes(site.notify()) == [DeliveryOutcome.FAILED]
+    site.clock.advance(HOUR)
+    site.sweep()
+    site.notifier = replace(site.notifier, policy=policy_of(receiver, callbacks={"other": receiver.url}))
+    assert outcomes(site.notify()) == [DeliveryOutcome.FAILED]
+    assert site.store.receivers == {}
+
+
 def test_a_replaced_key_is_used_after_five_minutes_and_both_sign_meanwhile(receiver):
     site = ended_site(receiver)
     receiver.script[:] = [500, 500]

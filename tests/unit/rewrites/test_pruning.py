@@ -177,6 +177,12 @@ def test_the_value_of_an_identity_partition_decides() -> None:
     assert not matches("price = 4.00", {}, 3, (1002, (300).to_bytes(2)))
 
 
+def test_a_decimal_partition_has_a_sign() -> None:
+    loss = (1002, (-300).to_bytes(2, signed=True))
+    assert matches("price = -3.00", {}, 3, loss)
+    assert not matches("price > 0", {}, 3, loss)
+
+
 def test_without_a_filter_no_column_is_read() -> None:
     everything = FileFilter.of(None, DOCUMENT)
     assert (everything.ids, everything.may_match(0, (), {})) == (frozenset(), True)

@@ -231,6 +231,13 @@ def test_keys_that_xml_cannot_contain_are_deleted_one_by_one() -> None:
     assert result.failed == (KeyFailure("\n", "SlowDown"),)
 
 
+@pytest.mark.parametrize("code", ["SlowDown", "ServiceUnavailable", "ExpiredToken"])
+def test_after_a_delete_that_the_store_cannot_serve_now_no_other_key_is_tried(code: str) -> None:
+    client = Client(refusal(code, 503))
+    assert store_with({"key-0-0": client}).delete("b", ["\x01", "\x02"]).failed == failures(["\x01", "\x02"], code)
+    assert len(client.calls) == 1
+
+
 def test_an_expired_token_is_replaced_before_the_retry() -> None:
     clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client({"Deleted": [{"Key": "k"}]})}
     store = store_with(clients)

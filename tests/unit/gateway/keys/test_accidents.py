@@ -335,6 +335,16 @@ def test_a_call_that_was_turned_away_is_not_stored_and_the_next_is_a_first(world
     assert (refused.status, answer.status, exists(world, TABLE)) == (status, 204, False)
 
 
+def test_a_call_after_one_that_was_turned_away_may_have_been_applied(world: KeyedCatalog) -> None:
+    """A first call would get 409 from the catalog, after which a client deletes the metadata of its table."""
+    namespace(world)
+    request = keyed(world, "POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA})
+    assert world.call(request, refuse=lambda _request: CatalogAnswer(429)).status == 429
+    world.lost(request)
+    answer = world.call(request)
+    assert (answer.status, json.loads(answer.body)["metadata"]) == (200, metadata(world))
+
+
 def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: KeyedCatalog) -> None:
     def fail() -> None:
         raise CatalogUnavailable("no connection")

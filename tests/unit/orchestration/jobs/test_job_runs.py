@@ -125,6 +125,18 @@ def test_active_runs_are_listed_once_a_minute() -> None:
     assert client.lists == 3
 
 
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING"])
+def test_a_run_is_active_until_it_has_ended(state: str) -> None:
+    """A job that is being cancelled still deletes files, so the next attempt's job has to wait for it."""
+
+    class Selecting:
+        def list_job_runs(self, *, states: list[str], **_arguments: Any) -> dict[str, Any]:
+            run = {"id": "run-1", "name": "task-1-1", "state": state}
+            return {"jobRuns": [run] if state in states else []}
+
+    assert [run.id for run in EmrServerless(Selecting(), "app").active("task-1-")] == ["run-1"]
+
+
 class Applications:
     """A boto3 client of several applications with their runs; one that is absent answers as EMR does."""
 
