@@ -60,7 +60,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(6, "crash-matrix", "OPERATION=orphans", "ARGS=20", of="orphans"),
     _part(4, "busy", "HISTORIES=500"),
     _part(4, "busy", "FILES=1000", of="hours"),
-    _part(6, "oracle", "ARGS=-k without_a_catalog"),
+    _part(6, "oracle", "ARGS=--way direct"),
     _part(10, "hostile", "ARGS=--size small --engine inline"),
     _part(8, "histories", "HISTORIES=500"),
     _part(5, "orphans-histories", "HISTORIES=300"),

@@ -99,3 +99,8 @@ def test_make_hostile_plays_every_way_size_and_engine(monkeypatch: pytest.Monkey
     wrong["upkeep"] = ["a file is needed and was deleted"]
     assert table.main(["--engine", "inline"]) == 1
     assert table.main(["--engine", "spark", "--operation", "expiry"]) == 1, "nothing was played"
+
+
+def test_there_are_at_least_sixty_ways() -> None:
+    assert len(WAYS) >= 60
+    assert len(SIZES) == 3

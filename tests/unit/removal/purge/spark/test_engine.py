@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import pyspark.util
 import pytest
 from moto.server import ThreadedMotoServer
 
-from delegation.errors import RunCancelled
-from delegation.iceberg.errors import CorruptManifestError
+from delegation.errors import GuardRefused, RunCancelled
+from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.removal import spark as spark_engine
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Phase
 from delegation.removal.errors import EngineFailed
@@ -26,12 +24,13 @@ from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
-from delegation.removal.purge.spark import purge_with_spark
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.locations import parse
+from delegation.storage.locations import UnsupportedLocation, parse
+from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier, rows
 from tests.spark_sessions import spark_session
+from tests.unit.cli.test_purge_files import Disk
 
 pytestmark = [
     pytest.mark.spark,
@@ -102,6 +101,8 @@ def keys(s3: Any, prefix: str) -> set[str]:
 
 
 def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: Any, spark: Any) -> None:
+    from delegation.removal.purge.spark import purge_with_spark
+
     bench = filled(S3Bench(), "spark_doomed", "spark_sibling")
     ctx, place = bench.on_s3(s3, "spark_doomed", "spark-task")
     doomed, sibling = keys(s3, "wh/spark_doomed/"), keys(s3, "wh/spark_sibling/")
@@ -121,9 +122,25 @@ def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: A
 
 
 @pytest.mark.long
+def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
+    from delegation.removal.purge.spark import purge_with_spark
+
+    bench = filled(S3Bench(), "spark_protected")
+    bench.lake.rewrite_metadata("spark_protected", {"properties": {"delegation.protected": "true"}})
+    ctx, place = bench.on_s3(s3, "spark_protected", "spark-protected")
+    before = keys(s3, "wh/spark_protected/")
+    with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
+        purge_with_spark(spark, ctx, place)
+    assert keys(s3, "wh/spark_protected/") == before
+
+
+@pytest.mark.long
 def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(
     s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from delegation.removal import spark as spark_engine
+    from delegation.removal.purge.spark import purge_with_spark
+
     bench = filled(S3Bench(), "moving")
     ctx, place = bench.on_s3(s3, "moving", "moving-task")
     before = set(bench.lake.objects)
@@ -169,10 +186,42 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
 
 
 @pytest.mark.long
+def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: Any) -> None:
+    """A lost manifest, statistics on another scheme and an empty former metadata file, with the operator's settings."""
+    from delegation.removal.purge.spark import purge_with_spark
+
+    bench = filled(S3Bench(), "damaged")
+    log = parse(bench.lake.metadata("damaged")["metadata-log"][0]["metadata-file"])
+    bench.lake.objects[log.bucket, log.key] = b""
+    statistics = [{"statistics-path": "gs://lake/x", "file-size-in-bytes": 1}]
+    bench.lake.rewrite_metadata("damaged", {"statistics": statistics})
+    del bench.lake.objects[min(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))]
+    ctx, place = bench.on_s3(s3, "damaged", "damaged-task")
+    whole = keys(s3, "wh/damaged/")
+    with pytest.raises(UnsupportedLocation):
+        purge_with_spark(spark, ctx, place)
+    with pytest.raises(ManifestMissing):
+        purge_with_spark(spark, replace(ctx, options=PurgeOptions(unsupported="keep")), place)
+    assert keys(s3, "wh/damaged/") == whole
+
+    keeping = PurgeOptions(damaged="keep", unsupported="keep")
+    dry = replace(keeping, dry_run=True)
+    inline_plan = purge_table(replace(ctx, attempt=MemoryAttempt("damaged-inline"), options=dry))
+    result = purge_with_spark(spark, replace(ctx, options=keeping), place)
+    assert result.files_deleted == inline_plan.files_planned
+    assert result.findings == inline_plan.findings
+    codes = {"MANIFEST_MISSING", "UNSUPPORTED_LOCATION", "FORMER_METADATA_UNREADABLE"}
+    assert {one.code: one.count for one in result.findings} == dict.fromkeys(codes, 1)
+    assert len(keys(s3, "wh/damaged/")) == len(whole) - result.files_deleted
+
+
+@pytest.mark.long
 def test_a_job_whose_executors_hang_makes_no_progress(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Polls alone are no progress: it is recorded once for each Spark task or mark that is finished."""
+    from delegation.removal import spark as spark_engine
+
     polls = 40
     release = tmp_path / "release"
 
@@ -207,6 +256,10 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM that ends while it sends results closes its socket, which pyspark takes for their end."""
+    import pyspark.util
+
+    from delegation.removal import spark as spark_engine
+
     connect = pyspark.util._create_local_socket
 
     def closing(address: Any) -> io.BytesIO:
@@ -220,6 +273,23 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
     monkeypatch.setattr(pyspark.util, "_create_local_socket", closing)
     with pytest.raises(EngineFailed, match="1 of 3 tasks"):
         jobs.run(ctx.attempt, work)
+
+
+@pytest.mark.long
+def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path: Path) -> None:
+    from delegation.removal.purge.spark import purge_with_spark
+
+    disk = Disk(tmp_path)
+    location = disk.table("doomed").metadata_location
+    absent = Path(next(name for name in sorted(disk.files()) if name.endswith(".parquet")))
+    planned = sum(Path(name).stat().st_size for name in disk.files())
+    size = absent.stat().st_size
+    absent.unlink()
+    run = DirectRun(DirectPurge(location, "spark"), DirectResources(str(disk.plan)))
+    result = purge_with_spark(spark, run.context(), run.resources)
+    assert (result.files_absent, result.bytes_planned - result.bytes_deleted) == (1, size)
+    assert result.bytes_deleted <= planned - size
+    assert run.marked()[1] == (result.files_deleted, result.bytes_deleted, 1)
 
 
 @pytest.mark.long
