@@ -175,3 +175,9 @@ def test_the_stricter_of_two_keeps_what_either_keeps() -> None:
     )
     assert stricter(first, second) == stricter(second, first) == expected
     assert stricter(Retention(), Retention()) == Retention()
+
+
+def test_the_stricter_of_two_removes_schemas_and_specs_only_if_both_do() -> None:
+    cleans = Retention(clean_expired_metadata=True)
+    assert stricter(cleans, cleans) == cleans
+    assert stricter(cleans, Retention()) == stricter(Retention(), cleans) == Retention()
