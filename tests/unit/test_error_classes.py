@@ -15,7 +15,6 @@ KEPT = {
     "ChildFailed": "exported to authors of behaviors",
     "CommitRefused": "caught as its base RewriteError; the fence alone raises it",
     "SessionLost": "caught as its base RewriteEngineFailed; the worker ends with it",
-    "CredentialsDoNotCover": "its family has count and sample, and others of it are caught",
     "FilesAtAnotherTable": "its family has count and sample, and others of it are caught",
     "StoredSettingsError": "no DelegationError: pydantic takes a ValueError for a setting that is not valid",
     "WorkCancelledItself": "its name is in the text that is recorded on a task",

@@ -10,10 +10,6 @@ from tests.integration.acceptance.world import EXECUTE, SUBMIT
 pytestmark = pytest.mark.stack
 
 
-@pytest.mark.parametrize(
-    ("properties", "status", "code"),
-    [({"outside": "somewhere"}, 400, "INVALID_REQUEST"), ({"outside": "delete"}, 403, "PROPERTY_NOT_ALLOWED")],
-)
 def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
     table = world.table()
     request = world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"})

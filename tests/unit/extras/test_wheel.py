@@ -36,7 +36,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     assert packed == {path.relative_to(ROOT / "functions").as_posix() for path in files}
 
 
-def tested(wheel: Path, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_tests(wheel: Path, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a file of tests where nothing of this checkout but the wheel is imported."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "installed")
@@ -52,7 +52,7 @@ def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Pat
     """The example of docs/workers.md."""
     page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(# acme/test_stores\.py\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    ran = tested(wheel, example, tmp_path)
+    ran = run_tests(wheel, example, tmp_path)
     assert ran.returncode == 0, ran.stdout
     assert f"{len(SEQUENTIAL) + len(CONCURRENT)} passed" in ran.stdout
 
@@ -122,7 +122,7 @@ class TestOfAForgetfulStore(TestOfPauseStoreContract):
         return store
 """
     shutil.copyfile(ROOT / "tests" / "kit" / "dynamodb.py", tmp_path / "memory_dynamodb.py")
-    ran = tested(wheel, text, tmp_path)
+    ran = run_tests(wheel, text, tmp_path)
     outcomes = set(re.findall(r"::TestOf(\w+)::\S+ (PASSED|FAILED|ERROR|SKIPPED)", ran.stdout))
     passed = {(name.partition(".")[2], "PASSED") for name in IN_MEMORY}
     assert outcomes == passed | {("AForgetfulStore", "FAILED")}, ran.stdout
