@@ -293,8 +293,9 @@ def _texts(item: Mapping[str, Any], name: str) -> set[str]:
 
 
 def _whole_entry(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
-    if len(_texts(item, "areas")) < len(item.get("areas", ())):
-        raise TypeError("areas is not a list of texts")
+    for name in ("areas", "displaced"):
+        if len(_texts(item, name)) < len(item.get(name, ())):
+            raise TypeError(f"{name} is not a list of texts")
     for name in ("table_uuid", "metadata_location", "etag", "problem", "problem_location"):
         if not isinstance(item.get(name, ""), str):
             raise TypeError(f"{name} is no text")
