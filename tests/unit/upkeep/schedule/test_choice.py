@@ -82,10 +82,20 @@ def test_a_run_that_used_more_than_was_set_aside_is_charged_with_that() -> None:
     assert reasons([need("b", files=6)], terms=terms, runs=[less]) == {}
 
 
+def test_one_table_has_one_run_at_a_time_whatever_kinds_it_needs() -> None:
+    needs = [need("a", 2), replace(need("a", 1), task_type="OTHER")]
+    choice = choose(needs, {"p": PolicyTerms()}, (), NOON)
+    assert [one.task_type for one in choice.start] == ["EXPIRY"]
+    assert [why for _, why in choice.waiting] == [Waits.RUNS]
+
+
 @pytest.mark.parametrize("budget", [{"files": 0}, {"bytes": -1}, {"micros": 0}])
-def test_a_budget_of_nothing_and_a_negative_amount_are_refused(budget: dict[str, int]) -> None:
+def test_a_budget_of_nothing_is_refused(budget: dict[str, int]) -> None:
     with pytest.raises(ScheduleInvalid, match="at least 1"):
         Budget(**budget)
+
+
+def test_an_amount_is_never_negative() -> None:
     with pytest.raises(ValueError, match="negative"):
         Amount(files=-1)
 
@@ -135,7 +145,9 @@ RUNS = st.lists(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(NEEDS, TERMS, RUNS, MOMENTS, st.integers(0, 6))
-def test_whatever_is_needed_a_choice_keeps_every_promise(needs, terms, runs, now, at_once):
+def test_whatever_is_needed_a_choice_keeps_every_promise(
+    needs: list[UpkeepNeed], terms: dict[str, PolicyTerms], runs: list[UpkeepRun], now: datetime, at_once: int
+) -> None:
     choice = choose(needs, terms, runs, now, at_once=at_once)
     waiting = [one for one, _ in choice.waiting]
     assert sorted(map(str, (*choice.start, *waiting))) == sorted(map(str, needs))
@@ -168,7 +180,9 @@ def test_whatever_is_needed_a_choice_keeps_every_promise(needs, terms, runs, now
     st.integers(1, 3),
     st.sampled_from([None, Window("0 1 * * *", 2 * HOUR, "Europe/Berlin")]),
 )
-def test_no_need_waits_forever_beside_others_that_recur_each_day(tables, at_once, window):
+def test_no_need_waits_forever_beside_others_that_recur_each_day(
+    tables: list[tuple[int, int]], at_once: int, window: Window | None
+) -> None:
     """Simulates three weeks over a change of clocks, hour by hour, with a budget that each run alone fits into."""
     terms = {"p": PolicyTerms(window, Budget(files=10), "Europe/Berlin")}
     begin = datetime(2026, 10, 10, tzinfo=UTC)
