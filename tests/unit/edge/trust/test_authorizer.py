@@ -29,6 +29,7 @@ from delegation.wiring import authorizer as wiring
 from tests.paths import EVENTS
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.trust.pki import (
+    DAY,
     ENDPOINT,
     ISSUER,
     NOW,
@@ -102,10 +103,40 @@ def test_the_certificate_is_read_from_the_albs_header_only_behind_an_alb() -> No
     assert effect(make(APIGATEWAY).decide(given).policy)[0] == "Deny"
 
 
+@pytest.mark.parametrize(
+    "presented",
+    [
+        certificate(subject="CN=other"),
+        certificate(issuer="CN=Other CA"),
+        certificate(ends=NOW - timedelta(seconds=1)),
+        certificate(begins=NOW + timedelta(seconds=1), ends=NOW + DAY),
+    ],
+)
+@pytest.mark.parametrize("authorization", [None, "", "Bearer nonsense"])
+def test_another_certificate_is_forbidden_whatever_the_token(presented: Any, authorization: str | None) -> None:
+    verdict = make().decide(event(authorization, presented))
+    assert effect(verdict.policy) == ("Deny", POST)
+    assert verdict.policy["context"] == {"error_code": "CERTIFICATE_REFUSED"}
+    assert verdict.policy["principalId"] == "refused"
+
+
 def test_a_token_without_the_scope_is_forbidden() -> None:
     verdict = make().decide(event(MAKER.bearer(scope="other")))
     assert effect(verdict.policy) == ("Deny", POST)
     assert verdict.policy["context"] == {"error_code": "INSUFFICIENT_SCOPE"}
+
+
+@pytest.mark.parametrize("authorization", ["", "Basic eDp5", "Bearer x", "Bearer a.b.c", MAKER.bearer(exp=0)])
+def test_a_missing_or_invalid_token_is_unauthorized(authorization: str) -> None:
+    with pytest.raises(Unauthorized, match=r"^Unauthorized$"):
+        make().decide(event(authorization))
+
+
+def test_a_repeated_authorization_header_is_unauthorized() -> None:
+    given = event()
+    given["multiValueHeaders"] = {"authorization": [MAKER.bearer(), MAKER.bearer()]}
+    with pytest.raises(Unauthorized):
+        make().decide(given)
 
 
 def test_the_headers_name_is_case_insensitive() -> None:
@@ -135,14 +166,17 @@ def test_an_operator_needs_a_certificate_and_a_scope_of_its_own() -> None:
     assert verdict.policy["context"]["client_id"] == "ops"
 
 
+@pytest.mark.parametrize(
+    ("scope", "subject"), [("execute_tasks", OPERATOR), ("manage_tasks", SUBJECT)], ids=["operator", "polaris"]
+)
+def test_neither_identity_is_admitted_with_the_scope_of_the_other(scope: str, subject: str) -> None:
+    verdict = operators().decide(event(MAKER.bearer(scope=scope), certificate(subject=subject)))
+    assert verdict.policy["context"] == {"error_code": "INSUFFICIENT_SCOPE"}
+
+
 def test_the_refusal_is_that_of_the_identity_which_the_certificate_names() -> None:
     expired = certificate(subject=OPERATOR, ends=NOW - timedelta(seconds=1))
-    verdict = operators().decide(event(presented=expired))
-    assert "expired" in str(verdict.refusal)
-    assert (verdict.policy["context"], effect(verdict.policy)) == (
-        {"error_code": "CERTIFICATE_REFUSED"},
-        ("Deny", POST),
-    )
+    assert "expired" in str(operators().decide(event(presented=expired)).refusal)
     assert "not the pinned one" in str(operators().decide(event(presented=certificate(subject="CN=x"))).refusal)
 
 
@@ -162,6 +196,15 @@ def test_no_other_method_is_open(method: str) -> None:
 def test_a_wrong_token_is_refused_at_an_open_method_too() -> None:
     with pytest.raises(Unauthorized):
         make().decide(event("Bearer nonsense", arn=f"{STAGE}/GET/v1/health"))
+
+
+def test_a_token_of_another_client_is_forbidden() -> None:
+    polaris, others = make().identities[0], make()
+    pinned = replace(others, identities=(replace(polaris, clients=frozenset({"polaris", "next"})),))
+    for client in ("polaris", "next"):
+        assert effect(pinned.decide(event(MAKER.bearer(client_id=client))).policy)[0] == "Allow"
+    refused = pinned.decide(event(MAKER.bearer(client_id="spark-user")))
+    assert refused.policy["context"] == {"error_code": "CLIENT_REFUSED"}
 
 
 def test_a_bound_token_is_unauthorized_with_another_certificate() -> None:
@@ -225,6 +268,22 @@ def test_each_pin_has_a_next_one_that_is_admitted_beside_it(
     assert effect(both.decide(event(presented=certificate(subject="CN=x"))).policy)[0] == "Deny"
 
 
+@pytest.mark.parametrize(
+    ("maker", "own", "other"),
+    [(MAKER, "https://issuer.test", "https://next.test"), (NEXT, "https://next.test", "https://issuer.test")],
+    ids=["the first", "the next"],
+)
+def test_each_issuer_is_believed_with_its_own_key_alone(
+    monkeypatch: pytest.MonkeyPatch, maker: TokenMaker, own: str, other: str
+) -> None:
+    """Otherwise the one issuer could sign in the other's name."""
+    variables = {"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_NEXT_PUBLIC_KEY": public_pem(NEXT.key)}
+    built = built_from(monkeypatch, **variables)
+    assert effect(built.decide(event(maker.bearer(iss=own))).policy)[0] == "Allow"
+    with pytest.raises(Unauthorized):
+        built.decide(event(maker.bearer(iss=other)))
+
+
 def test_the_next_certificate_can_be_pinned_by_its_number_too(monkeypatch: pytest.MonkeyPatch) -> None:
     built = built_from(monkeypatch, CLIENT_NEXT_SUBJECT="CN=polaris-2", CLIENT_NEXT_SERIALS="7")
     assert effect(built.decide(event(presented=certificate(subject="CN=polaris-2", serial=7))).policy)[0] == "Allow"
@@ -271,8 +330,13 @@ def test_polaris_own_broker_can_issue_the_tokens(monkeypatch: pytest.MonkeyPatch
     [("false", {"approve", "manage", "read"}), ("true", {"approve", "manage", "read", "submit"})],
 )
 def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]) -> None:
-    subjects = f"{OPERATOR}; CN=night shift"
-    polaris, found = built_from(monkeypatch, OPERATOR_SUBJECTS=subjects, OPERATORS_MAY_SUBMIT=may).identities
+    for name, value in {
+        **ENVIRONMENT,
+        "DELEGATION_OPERATOR_SUBJECTS": f"{OPERATOR}; CN=night shift",
+        "DELEGATION_OPERATORS_MAY_SUBMIT": may,
+    }.items():
+        monkeypatch.setenv(name, value)
+    polaris, found = wiring.authorizer().identities
     assert polaris.permissions == {"read", "submit"}
     assert [pin.subject.rfc4514_string() for pin in found.pins] == [OPERATOR, "CN=night shift"]
     assert (found.scope, found.permissions) == ("manage_tasks", permissions)
@@ -281,8 +345,12 @@ def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: 
 @pytest.mark.parametrize(
     ("may", "permissions"), [("false", {"read", "submit"}), ("true", {"read", "submit", "manage"})]
 )
-def test_polaris_manages_only_if_it_is_set(monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]) -> None:
-    (polaris,) = built_from(monkeypatch, POLARIS_MAY_MANAGE=may).identities
+def test_polaris_manages_only_where_a_setting_says_so(
+    monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]
+) -> None:
+    for name, value in {**ENVIRONMENT, "DELEGATION_POLARIS_MAY_MANAGE": may}.items():
+        monkeypatch.setenv(name, value)
+    (polaris,) = wiring.authorizer().identities
     assert polaris.permissions == permissions
 
 
@@ -312,10 +380,15 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     handler_module.authorizer.cache_clear()
 
 
-def test_the_lambda_builds_its_authorizer_once_and_logs_no_policy(function: io.StringIO) -> None:
+def test_the_lambda_returns_the_policy_and_logs_nothing(function: io.StringIO) -> None:
     policy = handler_module.handler(event(), Context())
-    first = handler_module.authorizer()
     assert effect(policy)[0] == "Allow"
+    assert function.getvalue() == ""
+
+
+def test_the_lambda_builds_its_authorizer_once(function: io.StringIO) -> None:
+    handler_module.handler(event(), Context())
+    first = handler_module.authorizer()
     handler_module.handler(event(), Context())
     assert handler_module.authorizer() is first
     assert function.getvalue() == ""
@@ -339,7 +412,9 @@ def test_the_lambda_logs_why_a_caller_is_forbidden(function: io.StringIO) -> Non
     assert not any(part in function.getvalue() for part in token.split("."))
 
 
-def test_unavailable_keys_are_not_unauthorized(function: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_keys_are_not_answered_as_unauthorized(
+    function: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For any other error than `Unauthorized` API Gateway answers 500, after which a client may retry."""
 
     class Silent:
@@ -366,7 +441,9 @@ def test_the_sample_event_is_admitted_with_a_token(function: io.StringIO) -> Non
     assert effect(handler_module.handler(given, Context())) == ("Allow", f"{STAGE}/*")
 
 
-def test_the_private_profiles_sample_event_is_admitted(function: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_event_of_the_private_profile_is_admitted_where_it_is_configured(
+    function: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """events/authorizer-private.json is what a private API passes on from a load balancer that verifies."""
     given = sample("authorizer-private")
     given["multiValueHeaders"]["Authorization"] = [MAKER.bearer()]
