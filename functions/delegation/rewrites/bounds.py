@@ -109,6 +109,14 @@ class ColumnState(NamedTuple):
         )
 
 
+def column_states(
+    stats: Mapping[int, ColumnStats], columns: Mapping[int, Column], ids: Iterable[int]
+) -> dict[int, ColumnState]:
+    """Return the state of each of these columns of a file. A column that the schema no longer has is left out."""
+    known = (field_id for field_id in ids if field_id in columns)
+    return {field_id: ColumnState.of(columns[field_id], stats.get(field_id, NO_STATS)) for field_id in known}
+
+
 class EqualityDelete(NamedTuple):
     """An equality delete file: the columns by which it deletes. Each is compared with those of many data files."""
 

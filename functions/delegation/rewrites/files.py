@@ -3,7 +3,7 @@ Iceberg's DeleteFileIndex defines which deletes apply. Files that need no rewrit
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import ParsedMetadata, Snapshot
 from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Fetcher, content_of
-from delegation.rewrites.bounds import NO_STATS, Column, Columns, ColumnState, EqualityDelete
+from delegation.rewrites.bounds import Column, Columns, ColumnState, EqualityDelete, column_states
 from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds
 from delegation.rewrites.filters import PartitionFilter
 from delegation.rewrites.manifests import ManifestState
@@ -59,7 +59,8 @@ class _Deletes:
 
     def add(self, entry: FileEntry, place: _Place, sequence: int) -> None:
         if entry.content == _EQUALITY:
-            delete = EqualityDelete(sequence, tuple(self._states(entry, entry.equality_ids).items()))
+            states = column_states(entry.stats, self.columns, entry.equality_ids)
+            delete = EqualityDelete(sequence, tuple(states.items()))
             # Equality deletes in an unpartitioned spec apply to files of every spec.
             (self.equality[place] if place[1] else self.everywhere).append(delete)
         elif entry.referenced_data_file is None:
@@ -77,10 +78,6 @@ class _Deletes:
         files = (delete for deletes in (self.everywhere, *self.equality.values()) for delete in deletes)
         self.equality_ids = frozenset(field_id for delete in files for field_id, _ in delete.columns)
 
-    def _states(self, entry: FileEntry, ids: Iterable[int]) -> dict[int, ColumnState]:
-        known = [field_id for field_id in ids if field_id in self.columns]
-        return {id_: ColumnState.of(self.columns[id_], entry.stats.get(id_, NO_STATS)) for id_ in known}
-
     def _equal(self, deletes: Sequence[EqualityDelete], states: Mapping[int, ColumnState], sequence: int) -> int:
         """Return how many equality deletes may delete rows of a file: newer ones whose columns may be equal."""
         newer = deletes[bisect_right(deletes, sequence, key=_sequence) :]
@@ -89,7 +86,7 @@ class _Deletes:
     def of(self, entry: FileEntry, place: _Place, sequence: int) -> DataFile:
         """Return a data file with the deletes that apply to it: equality deletes to older files, others also to those
         of the same commit. A vector replaces the position deletes of its file."""
-        states = self._states(entry, self.equality_ids)
+        states = column_states(entry.stats, self.columns, self.equality_ids)
         deletes = self._equal(self.everywhere, states, sequence)
         deletes += self._equal(self.equality.get(place, ()), states, sequence)
         if entry.file_path in self.vectors:

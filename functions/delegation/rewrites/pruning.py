@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, Final, Self
 
 from delegation.iceberg.avro.entries import ColumnStats, PartitionValues
-from delegation.rewrites.bounds import NO_STATS, Column, Columns, ColumnState
+from delegation.rewrites.bounds import Column, Columns, ColumnState, column_states
 from delegation.rewrites.filters import identity_sources
 from delegation.rewrites.predicates import Token, tokens_of
 
@@ -58,8 +58,7 @@ class FileFilter:
         """Return whether a file may have matching rows."""
         if not self.ids:
             return self.test({})
-        columns = self.columns
-        states = {id_: ColumnState.of(columns[id_], stats.get(id_, NO_STATS)) for id_ in self.ids}
+        states = column_states(stats, self.columns, self.ids)
         sources = self.sources.get(spec_id, {})
         for field_id, value in partition:
             source = sources.get(field_id)
