@@ -62,8 +62,11 @@ def test_only_timings_may_fail_once(name: str, runs: int) -> None:
     assert (2 - len(results), record["result"]) == (runs, OK if runs == 2 else FAILED)
 
 
-def test_no_target_takes_more_than_ten_minutes() -> None:
-    assert [target.name for target in TARGETS if not 0 < target.minutes <= 10] == []
+def test_no_target_is_stopped_before_twice_the_time_that_it_took() -> None:
+    """A landing failed because a target that took longer at each change was still stopped after eight minutes."""
+    took = {name: found["seconds"] for name, found in load().items() if "seconds" in found}
+    assert [target.name for target in TARGETS if 2 * took.get(target.name, 0) > 60 * target.minutes] == []
+    assert [target.name for target in TARGETS if not 0 < target.minutes <= 20] == []
 
 
 @pytest.mark.parametrize("seed", range(20))
