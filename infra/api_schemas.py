@@ -223,9 +223,11 @@ def _as_answered(name: str, schema: Schema) -> Schema:
 def _add_options(known: dict[str, Schema]) -> None:
     """Name the options of the task types and their values, the default first."""
     tables = [form.options for form in TYPES.forms]
+    longest = {"maxLength": known["PropertiesMap"]["additionalProperties"]["maxLength"]}
     members: dict[str, Any] = {}
     for table in tables:
-        members |= {name: schema for name, schema in table.schema().items() if name not in members}
+        for name, schema in table.schema().items():
+            members.setdefault(name, {**schema, **longest} if "pattern" in schema else schema)
     pairs = dict.fromkeys(pair for table in tables for pair in table.exclusive)
     excluded = [{"required": [first, second], "properties": {second: {"enum": ["true"]}}} for first, second in pairs]
     known["PropertiesMap"] |= {"propertyNames": {"enum": sorted(members)}, "properties": members}

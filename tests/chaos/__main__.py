@@ -18,7 +18,7 @@ from pathlib import Path
 
 from infra.local.errors import CannotStartError, UnavailableError
 from tests.chaos.findings import Finding, examine
-from tests.chaos.load import load, tables_for
+from tests.chaos.load import FEWEST_TABLES, load, tables_for
 from tests.chaos.plan import planned
 from tests.chaos.plants import PLANTS
 from tests.chaos.run import Run
@@ -53,6 +53,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.minutes < 2:
         parser.error("--minutes must be at least 2: a pause takes that long to reach every process")
+    if options.tables is not None and options.tables < FEWEST_TABLES:
+        parser.error(f"--tables must be at least {FEWEST_TABLES}: a run has two tables of each kind")
     # Ctrl-C and SIGTERM end every part.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as cleanup:

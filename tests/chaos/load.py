@@ -58,6 +58,10 @@ def tables_for(minutes: float) -> int:
     return int(min(200, max(24, 20 * minutes)))
 
 
+FEWEST_TABLES = 13
+"""Two tables of each make, and a small one."""
+
+
 def load(seed: int, minutes: float, tables: int) -> tuple[TableOfLoad, ...]:
     """Return the tables in the order in which their purges are asked for, within the first four fifths of the run."""
     dice = random.Random(f"load {seed} {minutes:g} {tables}")
