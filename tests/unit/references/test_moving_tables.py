@@ -226,6 +226,18 @@ def test_a_table_whose_name_its_clone_takes_behind_a_pass_is_found(scene, vacate
     assert max(map(events.loads.count, events.loads)) <= 3
 
 
+def test_a_table_counts_as_cloned_after_its_clone_was_dropped(scene):
+    """Its entry keeps areas that may be the clone's: by then the clone may have another name."""
+    cloned(scene, "b")()
+    scene.refresher().ensure("cat", PassNeeded(1))
+    del scene.one.pointers["b"]
+    for number in (2, 3, 4):
+        scene.one.table("t").append(rows(1))
+        scene.refresher().ensure("cat", PassNeeded(number))
+    assert {entry.identifier.name for entry in scene.store.entries("cat")} == {"a", "lender", "t"}
+    assert {entry.identifier.name for entry in scene.store.entries("cat") if entry.cloned} == {"t"}
+
+
 def test_a_known_table_that_changes_names_twice_each_time_behind_a_pass_is_found(scene):
     known(scene, *"aby")
     Events(scene, {("y", 1): lambda: swap(scene, "b", "y"), ("b", 2): lambda: swap(scene, "a", "b")})

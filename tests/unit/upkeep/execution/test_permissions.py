@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from delegation.polaris.policies import ApplicablePolicy, StoredPolicy
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
-from delegation.upkeep.execution.asked import effective
+from delegation.upkeep.execution.asked import CatalogPolicies, effective
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
 from delegation.wire.requests import TableState
@@ -45,6 +46,13 @@ def test_a_changed_policy_permits_the_stricter_of_both(config: int, older_than_m
     found = permission(attached({"enable": True, "config": {"max_snapshot_age_days": config}}))
     assert isinstance(found, Retention)
     assert found.older_than_ms == older_than_ms
+
+
+@pytest.mark.parametrize("inheritable", [True, False])
+def test_a_table_has_only_the_inheritable_policies_of_its_namespace(inheritable: bool) -> None:
+    policy = StoredPolicy(EXPIRY.value, "keep", "{}", 1, inheritable=inheritable)
+    policies = CatalogPolicies(lambda target: (ApplicablePolicy(policy, target.namespace, False),))
+    assert [each.inherited for each in policies.applying(named("a"), None)] == [True] * inheritable
 
 
 def test_a_table_property_that_was_set_meanwhile_counts() -> None:
