@@ -42,7 +42,7 @@ JOB_HOURS = JobConfiguration.__dataclass_fields__["timeout_minutes"].default // 
         f"| {SYNCHRONOUS_SECONDS} s of work;",
         f"| {FUNCTIONS['run_inline'].timeout_seconds} s, then",
         f"| {JOB_HOURS} hours after at most {QUEUE_MINUTES // 60} hours (`delegation:emr-queue-minutes`)",
-        f"of the {HEADS_READ} open tasks whose next check is nearest",
+        f"| the {HEADS_READ} open tasks whose next check is nearest",
     ],
 )
 def test_a_number_of_the_page_is_that_of_the_code(stated: str) -> None:
