@@ -11,7 +11,6 @@ from tests.paths import DOCS, ROOT
 PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
-    ("Which operations are there?", "wiring/types.py", "Operation"),
     ("What is a task type?", "tasks/life/declared.py", "TaskType"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
     ("When is an attempt lost or retried?", "tasks/life/outcomes.py", "after_error"),
