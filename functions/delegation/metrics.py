@@ -117,19 +117,19 @@ TOMBSTONES_STUCK: Final = _count(
 ITEMS_SET_ASIDE: Final = _count(
     "ItemsSetAside",
     Area.MACHINERY,
-    "Tables, tasks, policies, records or notifications that have failed for a day, per pass.",
+    "Tables, tasks, policies, records or notifications that have failed for a day, counted per pass.",
 )
 
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,
-    "A catalog's policies that cannot be executed, and tables whose policies cannot be read, per pass.",
+    "Policies that cannot be executed, and tables whose policies cannot be read, per pass over a catalog.",
 )
 
 UPKEEP_WAIT_SECONDS: Final = _seconds(
     "UpkeepWaitSeconds",
     Area.BACKLOG,
-    "The longest wait of a catalog's table for a policy run, per pass.",
+    "The longest time that a table has waited for a policy run, per pass over its catalog.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(

@@ -13,8 +13,8 @@ _INTRODUCTION: Final = """# Metrics
     aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
 
 CloudWatch reads the metrics from log lines, which also name task and table. Each metric exists per stage (`service`),
-and per value of the dimensions in the column *by*. Types and codes of your own behaviors are `OTHER`. Names that end in
-`Seconds` have the unit Seconds, `BytesDeleted` has Bytes, and all others have Count.
+and again for each value of the dimensions in the column *by*. Types and codes of your own behaviors are `OTHER`. Names
+that end in `Seconds` have the unit Seconds, `BytesDeleted` has Bytes, and all others have Count.
 """
 
 
