@@ -158,7 +158,7 @@ class DynamoDbCalls:
         try:
             answer = self.repeatable("get_item", TableName=table, Key=to_item(key), ConsistentRead=True)
         except self.unavailable as error:
-            raise self.unknown("a write got no clear answer, and could not be read back") from error
+            raise self.unknown("a write got no clear answer, and the item could not be read to find out") from error
         return from_item(answer.get("Item", {})).get("nonce")
 
     def _repeat(

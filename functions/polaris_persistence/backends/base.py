@@ -296,7 +296,7 @@ def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
     for new in objects:
         check_key(new.key)
         if by_key.setdefault(new.key, new) != new:
-            raise ValueError(f"two different objects with the key {new.key} in one batch")
+            raise ValueError(f"one batch has two different objects with the key {new.key}")
     return list(by_key.values())
 
 

@@ -322,7 +322,7 @@ class DynamoDbBackend:
         stalled = 0
         while pending:
             if stalled >= self._calls.tries:
-                raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
+                raise BackendUnavailable(f"DynamoDB processed nothing of a batch in {stalled} tries. Try again later")
             self._calls.wait(stalled)
             left = send(pending)
             stalled = 0 if len(left) < len(pending) else stalled + 1

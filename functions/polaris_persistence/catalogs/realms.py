@@ -237,7 +237,7 @@ class Realms:
         space = self._space(realm)
         found = self._catalogs(space).get(catalog).value
         if found.dropped:
-            raise EntityNotFound(f"catalog {catalog!r} is being dropped")
+            raise EntityNotFound(f"catalog {catalog!r} is being dropped and can no longer be used")
         return Spaces(space, found.space)
 
     def drop_catalog(self, realm: str, catalog: str) -> None:
@@ -270,7 +270,7 @@ class Realms:
     def _space(self, realm: str) -> str:
         found = self.get(realm)
         if found.status != RealmStatus.ACTIVE:
-            raise RealmNotReady(f"realm {realm!r} is {found.status}")
+            raise RealmNotReady(f"realm {realm!r} is {found.status}, and only an ACTIVE realm can be used")
         return in_keys(realm, found)
 
     def _catalogs(self, space: str) -> Directory[RealmCatalog]:

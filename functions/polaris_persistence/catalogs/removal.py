@@ -42,7 +42,7 @@ def close(backend: Backend, key: ReferenceKey) -> Reference | None:
             # Read again for the changes that started to wait meanwhile; none can afterwards.
             return backend.read_reference(key)
         current = refused.stored
-    raise CommitContended(f"reference {key.name!r} moved during every attempt to close it. Try again")
+    raise CommitContended(f"other processes changed reference {key.name!r} during every attempt to close it. Try again")
 
 
 class StoreRemoval:
@@ -90,7 +90,9 @@ class StoreRemoval:
             if refused is None:
                 return
             current = refused.stored
-        raise CommitContended(f"reference {self._closed.key.name!r} moved during every attempt. Try again")
+        raise CommitContended(
+            f"other processes changed reference {self._closed.key.name!r} during every attempt. Try again"
+        )
 
     def refs(self, type_: str) -> list[ObjectRef]:
         return [ref for level in self._levels for ref in level if ref.type == type_]

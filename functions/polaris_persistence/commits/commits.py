@@ -203,7 +203,7 @@ class CommitAttempt(Generic[H]):
         """
         self.opaque = True
         if self._files is None:
-            raise ValueError(f"file {path!r} cannot be written: the committer has no files")
+            raise ValueError(f"file {path!r} cannot be written: the committer was created without `files`")
         if path in self._files or path in self.files:
             raise ValueError(f"file {path!r} is named twice. Put `new_id` into the path")
         self.files[path] = content
@@ -213,7 +213,9 @@ class CommitAttempt(Generic[H]):
         """Return the ref of a prepared object, for this attempt only. Raises PreparedExpired if it may be deleted;
         ValueError if it was prepared for another reference."""
         if self._reference is None or prepared.reference != self._reference.key:
-            raise ValueError(f"{prepared.ref} was prepared for {prepared.reference}, not for this reference")
+            raise ValueError(
+                f"{prepared.ref} was prepared for {prepared.reference}, not for the reference of this commit"
+            )
         self.used.append(prepared)
         if not prepared.usable(self._reference, self._fences):
             raise PreparedExpired(
@@ -225,7 +227,7 @@ class CommitAttempt(Generic[H]):
     def use_stored(self, ref: ObjectRef, created_at: int, fences: int) -> ObjectRef:
         """Return the ref of an object that was prepared for this reference. Raises as `use`."""
         if self._reference is None:
-            raise ValueError(f"no prepared object may be used here: {ref}")
+            raise ValueError(f"a commit without a reference cannot use the prepared object {ref}")
         return self.use(PreparedHandle(ref, self._reference.key, created_at, fences))
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
@@ -279,8 +281,8 @@ class CommitAttempt(Generic[H]):
         if unproved:
             type_, id_ = min(unproved)
             raise PreparedExpired(
-                f"a written value names {type_}/{id_}, but nothing that the head leads to keeps this object, so "
-                "maintenance may delete it. Prepare it with Committer.prepare, and use the returned handle"
+                f"a written value links to {type_}/{id_}, but the head does not lead to this object, so maintenance "
+                "may delete it. Prepare it with Committer.prepare, and use the returned handle"
             )
 
     def _links_of_head(self) -> list[ObjectRef]:

@@ -321,7 +321,7 @@ class Committer(Generic[H]):
         return late
 
     def _contended(self) -> CommitContended:
-        return CommitContended(f"other processes moved reference {self._name!r} during every attempt. Try again")
+        return CommitContended(f"other processes changed reference {self._name!r} during every attempt. Try again")
 
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""

@@ -96,7 +96,7 @@ class Directory(Generic[M]):
             if only_if is not None:
                 found = entities.fetch(key, self._model)
                 if found is not None and not only_if(found.value):
-                    raise EntityNotFound(f"there is no entity {name!r} in that state")
+                    raise EntityNotFound(f"there is no entity {name!r} that meets the condition `only_if`")
             if not entities.remove(key):
                 raise EntityNotFound(f"there is no entity {name!r}")
             return Changed(entities.head, None)

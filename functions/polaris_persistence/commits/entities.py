@@ -150,7 +150,7 @@ class EntityChanges:
         named = any(ref is not None and ref[:2] == to[:2] for ref in self._reads.values())
         if not (named or self.attempt.wrote(to) or any(ref[:2] == to[:2] for _, ref in self.items())):
             raise PreparedExpired(
-                f"no entity of the head names {to.type}/{to.id}, so maintenance may delete it. Prepare it with "
+                f"no entity of the head links to {to.type}/{to.id}, so maintenance may delete it. Prepare it with "
                 "Committer.prepare, and link the returned handle"
             )
         self._changes[key] = to
@@ -163,7 +163,7 @@ class EntityChanges:
         self._changes[key] = ref = self.attempt.write_once(key, found.ref, lambda: change(found.value))
         made = self.attempt.fetch(ref, model)
         if made is None:
-            raise EntityNotFound(f"{key} was not written")
+            raise EntityNotFound(f"the new object of {key} cannot be read")
         return made
 
     def remove(self, key: IndexKey) -> bool:

@@ -209,7 +209,12 @@ class WaitingQueue:
     def _report(self, id_: int, error: CorruptObject) -> None:
         if id_ not in self._reported:
             self._reported.add(id_)
-            _LOG.warning("the waiting change %d of reference %r is not combined: %s", id_, self._name, error)
+            _LOG.warning(
+                "the waiting change %d of reference %r is not combined, because it cannot be read: %s",
+                id_,
+                self._name,
+                error,
+            )
             self._store.unreadable(self._store.reference_key(self._name))
 
     def _heads_since(self, ticket: Ticket, reference: Reference) -> Iterator[int]:

@@ -44,7 +44,7 @@ class CoordinatedTask:
         stored = self.objects.read(self.key, TaskState)
         now = self.now_us()
         if stored and stored.value.holder is not None and now < stored.value.presumed_lost_at:
-            raise TaskHeld(f"{self.key.type} {self.key.id} is being run by another process. Try again later")
+            raise TaskHeld(f"another process is running {self.key.type} {self.key.id}. Try again later")
         before = stored.value if stored else TaskState()
         value = before.model_copy(
             update={"holder": secrets.token_hex(8), "presumed_lost_at": self.deadline(now), "runs": before.runs + 1}
@@ -52,7 +52,7 @@ class CoordinatedTask:
         try:
             held = self.objects.update(stored, value) if stored else self.objects.insert(self.key, value)
         except StaleObject as error:
-            raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process. Try again later") from error
+            raise TaskHeld(f"another process started {self.key.type} {self.key.id}. Try again later") from error
         return TaskRun(self, held)
 
     def deadline(self, now: int) -> int:
@@ -87,5 +87,6 @@ class TaskRun:
             self._held = self._task.objects.update(self._held, self._held.value.model_copy(update=dict(update)))
         except StaleObject as error:
             raise TaskTakenOver(
-                f"run {self._held.value.runs} of {self._task.key.type} was presumed lost. Stop it"
+                f"another process took over run {self._held.value.runs} of {self._task.key.type}, which was presumed "
+                "lost. Stop this run"
             ) from error

@@ -106,7 +106,7 @@ class Marker:
         del pending[-_BATCH:]
         for ref, found in zip(batch, store.fetch_many(batch), strict=True):
             if found is None:
-                raise MaintenanceRefused(f"a commit names {store.key(ref)}, which is missing")
+                raise MaintenanceRefused(f"a commit links to {store.key(ref)}, which is missing")
             self._follow(store, found, pending)
 
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:

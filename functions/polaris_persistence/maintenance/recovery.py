@@ -57,7 +57,7 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
         if refused and refused.stored is None:
             raise ReferenceNotFound(f"reference {name!r} was deleted")
         if refused and refused.stored != moved:
-            raise StaleObject(f"reference {name!r} has moved. Read it and decide again")
+            raise StaleObject(f"another process changed reference {name!r}. List its heads, then decide again")
         store.remember_reference(moved)
         return moved
     raise CommitOutcomeUnknown(f"reference {name!r} may have been reset. Read it before you try again")

@@ -165,7 +165,7 @@ class _Chunks:
 def _links(marker: Marker, store: CatalogStore, refs: list[ObjectRef]) -> Iterator[Row]:
     for ref, found in zip(refs, store.fetch_many(refs), strict=True):
         if found is None:
-            raise MaintenanceRefused(f"a commit names {store.key(ref)}, which is missing")
+            raise MaintenanceRefused(f"a commit links to {store.key(ref)}, which is missing")
         for linked, follow in marker.links(store, found):
             yield {**_row(Locator(store.key(linked), linked.parts)), "follow": follow, "refused": None}
 

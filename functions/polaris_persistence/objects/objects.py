@@ -176,7 +176,7 @@ def _fields(stored: StoredObject) -> dict[str, Any]:
     try:
         fields = from_cbor(stored.value)
     except cbor2.CBORDecodeError as error:
-        raise CorruptObject(f"{stored.key} is not CBOR") from error
+        raise CorruptObject(f"the object {stored.key} is not CBOR") from error
     if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
-        raise CorruptObject(f"{stored.key} is not a map of fields")
+        raise CorruptObject(f"the object {stored.key} is not a map of fields")
     return fields

@@ -92,7 +92,7 @@ class Updateables:
     def _loaded(self, stored: StoredObject, model: type[M]) -> Loaded[M]:
         value = self.types.decode(stored)
         if not isinstance(value, model):
-            raise TypeError(f"{stored.key} holds a {type(value).__name__}")
+            raise TypeError(f"{stored.key} holds a {type(value).__name__}, not a {model.__name__}")
         return Loaded(stored.key, value, stored.created_at, len(stored.value), stored.token)
 
 

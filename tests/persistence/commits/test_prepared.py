@@ -98,7 +98,7 @@ def test_a_lost_answer_and_a_sweep_leave_one_commit(world: NamedEntities) -> Non
 def test_what_is_prepared_belongs_to_its_reference(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.store.create_reference("other")
-    with pytest.raises(ValueError, match="not for this reference"):
+    with pytest.raises(ValueError, match="not for the reference of this commit"):
         world.process("other")[1].commit(linking(handle))
     world.backend.delete_reference(world.store.reference_key("main"))
     world.clock.advance(1)

@@ -61,7 +61,7 @@ def test_a_value_that_names_what_was_written_apart_is_refused() -> None:
     """It was acknowledged, and the song was gone after two sweeps."""
     music = Music()
     [song] = music.store.write([Entity(name="apart")])
-    with pytest.raises(PreparedExpired, match="a written value names"):
+    with pytest.raises(PreparedExpired, match=f"links to {song.type}/{song.id}"):
         music.write("mine", lambda _attempt: (song,))
     music.sweep(2)
     with pytest.raises(PreparedExpired):
