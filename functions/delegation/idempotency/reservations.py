@@ -42,7 +42,7 @@ class ReservationConflict(IdempotencyError):
     retryable = True
 
     def __init__(self, stored: "Reservation | None") -> None:
-        super().__init__("another process wrote the idempotency record")
+        super().__init__("another process changed the idempotency record. Repeat the request")
         self.stored = stored
 
 
@@ -254,7 +254,8 @@ class MemoryReservationStore:
         record = self._records.get(scope)
         if record is not None and record.format != FORMAT:
             raise malformed_reservation(
-                f"this release cannot read the idempotency record: its format is {record.format!r}"
+                f"this release cannot read the idempotency record: its format is {record.format!r}. Deploy the newer "
+                "release that wrote it"
             )
         return record
 
@@ -297,7 +298,9 @@ def reservation_of(item: Mapping[str, Any]) -> Reservation:
     """Return a stored reservation. Raises IdempotencyError (MALFORMED_RECORD)."""
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
         found = f"its kind is {item.get('kind')!r}, its format {item.get('format')!r}"
-        raise malformed_reservation(f"this release cannot read the idempotency record: {found}")
+        raise malformed_reservation(
+            f"this release cannot read the idempotency record: {found}. Deploy the newer release that wrote it"
+        )
     if "packed_body" in item:
         if not isinstance(item.get("packed_body"), Binary):
             raise malformed_reservation("idempotency record: packed_body: must be binary")

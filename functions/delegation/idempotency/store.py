@@ -80,7 +80,7 @@ class RecordConflict(IdempotencyError):
     retryable = True
 
     def __init__(self, stored: Record | None) -> None:
-        super().__init__("another process wrote the idempotency record")
+        super().__init__("another process changed the idempotency record. Repeat the request")
         self.stored = stored
 
 
@@ -156,7 +156,10 @@ class MemoryIdempotencyStore:
         with self._tasks.lock:
             record = self._records.get(scope)
         if record is not None and record.format != FORMAT:
-            raise MalformedRecord(f"this release cannot read the idempotency record: its format is {record.format!r}")
+            raise MalformedRecord(
+                f"this release cannot read the idempotency record: its format is {record.format!r}. Deploy the newer "
+                "release that wrote it"
+            )
         return record
 
     def put(self, write: RecordWrite) -> Record:
@@ -359,5 +362,8 @@ def _require_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
 def record_of(item: Mapping[str, Any]) -> Record:
     """Return a stored record. Raises MalformedRecord."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"this release cannot read the idempotency record: its format is {item.get('format')!r}")
+        raise MalformedRecord(
+            f"this release cannot read the idempotency record: its format is {item.get('format')!r}. Deploy the "
+            "newer release that wrote it"
+        )
     return model_of_item(Record, item, lambda text: MalformedRecord(f"idempotency record: {text}"))

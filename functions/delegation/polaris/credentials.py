@@ -138,7 +138,10 @@ class VendedCredentials:
     def _checked(self, uri: str) -> S3Credential:
         credential = select_credential(self.table(), uri)
         if _has_expired(credential, self._clock()):
-            raise CredentialVendingFailed(f"the credential that Polaris vended for {uri} has already expired")
+            raise CredentialVendingFailed(
+                f"the credential that Polaris vended for {uri} has already expired. Check the clocks of Polaris and "
+                "this machine"
+            )
         return credential
 
     def _refresh(self, usable: S3Credential | None) -> None:

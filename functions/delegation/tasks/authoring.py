@@ -90,9 +90,11 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
     context: str | None = None
     for parameter in signature.parameters.values():
         if parameter.annotation is inspect.Parameter.empty:
-            raise bad_behavior(task_type, f"the parameter {parameter.name} has no type annotation")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} has no type annotation. Add one")
         if parameter.kind not in _KINDS:
-            raise bad_behavior(task_type, f"the parameter {parameter.name} cannot be passed by name")
+            raise bad_behavior(
+                task_type, f"the parameter {parameter.name} cannot be passed by name. Declare it without * and /"
+            )
         if parameter.annotation is other:
             kind = "a coroutine" if context_type is AsyncContext else "a plain function"
             wanted = f"must have the type {context_type.__name__}, because the function is {kind}"

@@ -80,7 +80,7 @@ class LeaseLost(TaskError):
         """`owner` held the attempt and `holder` holds the task now; give them if the attempt numbers are equal."""
         former = f"attempt {attempt}" + (f" of {owner}" if owner else "")
         present = f"attempt {current}" + (f" of {holder}" if holder else "")
-        super().__init__(f"{former} no longer holds task {task_id} (now {present}, {status})")
+        super().__init__(f"{former} no longer holds task {task_id}, which is now at {present} with status {status}")
         self.task_id = task_id
         self.attempt = attempt
         self.current = current

@@ -123,7 +123,8 @@ def pauses_of(item: Mapping[str, Any]) -> PauseRecord:
     """Return a stored record. Raises MalformedRecord for one of a newer release."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(
-            f"this release cannot read the record of pauses: it has the format {item.get('format')!r}"
+            f"this release cannot read the record of pauses: its format is {item.get('format')!r}. Deploy the newer "
+            "release that wrote it"
         )
     try:
         return PauseRecord(int(item["revision"]), tuple(map(pause_of, item["pauses"])))

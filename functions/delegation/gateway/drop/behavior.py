@@ -71,7 +71,8 @@ class DropBehavior:
             if record.state in _DONE:
                 self._drop(record)
                 return self.purge.runner.succeed(
-                    task, "all files were deleted in an earlier attempt; the table's entry was dropped from the catalog"
+                    task,
+                    "an earlier attempt deleted all files; this attempt dropped the table's entry from the catalog",
                 )
             return self.purge.purged(self._dropping(engine, record), task, hand_over_at, in_job=in_job)
 
@@ -89,12 +90,13 @@ class DropBehavior:
         wanted = (purge.identifier, purge.table.table_uuid.lower(), task.task_id)
         if wanted != (record.destination, record.table_uuid, task_id_of(tombstone_id)):
             raise tombstone_refused(
-                f"the tombstone {tombstone_id} has another table than task {task.task_id} is to purge; nothing was "
-                "purged"
+                f"the tombstone {tombstone_id} holds another table than the one that task {task.task_id} is to purge; "
+                "nothing was purged"
             )
         if record.table_uuid != record.expected_uuid:
             raise tombstone_refused(
-                f"the tombstone {tombstone_id} has another table than its caller dropped; nothing was purged"
+                f"the tombstone {tombstone_id} holds another table than the one that its caller dropped; nothing "
+                "was purged"
             )
         if record.dismissed_at is not None:
             raise tombstone_refused(f"the tombstone {tombstone_id} was dismissed and must not be purged")

@@ -249,7 +249,7 @@ def _wanted(record: Tombstone, body: bytes) -> TableIdentifier | None:
         raise bad_tombstone_request(f"to: {error}") from None
     if wanted is not None and record.table_uuid != record.expected_uuid:
         raise RestoreRefused(
-            f"the tombstone {record.tombstone_id} may have another table than its caller dropped, so it can be "
-            "restored only to its former name. Send the request without `to`"
+            f"the tombstone {record.tombstone_id} may hold another table than the one that its caller dropped, so it "
+            "can be restored only to its former name. Send the request without `to`"
         )
     return wanted

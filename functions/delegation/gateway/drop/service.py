@@ -77,7 +77,7 @@ def _rename(catalog: PolarisClient, record: Tombstone, target: TableIdentifier) 
     try:
         uuid = uuid_at(catalog, record.destination)
         if uuid is not None and uuid != record.table_uuid:
-            return PolarisError(f"another table is at {record.destination}")
+            return PolarisError(f"another table now has the name {record.destination}")
         catalog.rename_table(record.destination, target)
     except PolarisError as error:
         return error
@@ -182,8 +182,8 @@ class Tombstones:
             )
         if record.is_of_another_table:
             raise purge_not_possible(
-                f"the tombstone {tombstone_id} has another table than its caller dropped, so it is never purged. "
-                "Restore it"
+                f"the tombstone {tombstone_id} holds another table than the one that its caller dropped, so it is "
+                "never purged. Restore the table"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
@@ -208,7 +208,8 @@ class Tombstones:
                 )
             if record.is_of_another_table:
                 raise dismissal_refused(
-                    f"the tombstone {tombstone_id} has another table than its caller dropped. Restore the table: "
+                    f"the tombstone {tombstone_id} holds another table than the one that its caller dropped. Restore "
+                    "the table: "
                     f"`delegation tombstones restore {tombstone_id} --to NAME`"
                 )
             left = f"dismissed: its files stay. {_finish(record)}"
@@ -231,11 +232,13 @@ class Tombstones:
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and note which files remain."""
         if record.is_of_another_table:
-            left = "closed: somebody else moved the table, which the caller never dropped"
+            left = "closed: somebody else moved the table. The tombstone's caller had not dropped that table"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
             left = f"closed: somebody else restored the table to {record.identifier}"
         else:
-            left = f"closed: somebody else removed its entry from the catalog, and its files stay. {_finish(record)}"
+            left = (
+                f"closed: somebody else removed the table's entry from the catalog. The files stay. {_finish(record)}"
+            )
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
@@ -270,7 +273,10 @@ class Tombstones:
                     return record
                 if record.state is TombstoneState.RESTORING:
                     record = self.changed(
-                        record, lambda now, tombstone: records.failed(tombstone, now, "another name was chosen")
+                        record,
+                        lambda now, tombstone: records.failed(
+                            tombstone, now, "another name was chosen for the restore"
+                        ),
                     )
                 return self.changed(record, lambda now, tombstone: records.restoring(tombstone, target, now, because))
             except TombstoneConflict as conflict:

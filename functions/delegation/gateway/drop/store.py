@@ -164,7 +164,8 @@ def tombstone_of(item: Mapping[str, Any]) -> Tombstone:
     """Return a stored tombstone. Raises MalformedTombstone."""
     if item.get("format") != FORMAT:
         raise MalformedTombstone(
-            f"this release cannot read the tombstone {item.get('tombstone_id')} of format {item.get('format')!r}"
+            f"this release cannot read the tombstone {item.get('tombstone_id')}: its format is "
+            f"{item.get('format')!r}. Deploy the newer release that wrote it"
         )
     name = f"tombstone {item.get('tombstone_id')}"
     return model_of_item(Tombstone, item, lambda text: MalformedTombstone(f"{name}: {text}"))

@@ -241,7 +241,7 @@ class Task(BaseModel):
             raise ValueError(f"lease_owner: a task that is {self.status} cannot hold a lease")
         if (self.next_scheduled_run_ts is not None) != (self.status in WAITING):
             raise ValueError(
-                f"next_scheduled_run_ts: must be set if a task waits, and only then; this one is {self.status}"
+                f"next_scheduled_run_ts: must be set exactly if the task waits, but the task is {self.status}"
             )
         if self.due_at is not None and self.status in TERMINAL:
             raise ValueError(f"due_at: a task that is {self.status} is never due")

@@ -51,7 +51,10 @@ class CompanionRefused(TaskError):
     code = "COMPANION_REFUSED"
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
-        super().__init__("the condition of a write joined to the transaction failed")
+        super().__init__(
+            "another process changed a record that was to be written with the task, so nothing was written. Repeat the "
+            "request"
+        )
         self.item = item
 
 

@@ -223,7 +223,7 @@ class DynamoDbTaskReads:
         failures = 0
         while keys:
             if failures == self.dynamodb.tries:
-                raise StoreUnavailable(f"DynamoDB throttled the reads of {len(keys)} tasks")
+                raise StoreUnavailable(f"DynamoDB throttled the reads of {len(keys)} tasks. Repeat the request")
             self.dynamodb.wait(failures)
             some, keys = keys[:_KEYS_A_CALL], keys[_KEYS_A_CALL:]
             request = {self.table: {"Keys": some, "ConsistentRead": consistent}}

@@ -127,7 +127,10 @@ def receiver_of(item: Mapping[str, Any]) -> "Receiver":
     from delegation.tasks.life.notifications import Receiver  # noqa: PLC0415 - few processes read one
 
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"this release cannot read a receiver's record: its format is {item.get('format')!r}")
+        raise MalformedRecord(
+            f"this release cannot read a receiver's record: its format is {item.get('format')!r}. Deploy the newer "
+            "release that wrote it"
+        )
     try:
         return Receiver(
             channel=str(item["channel"]),
@@ -168,7 +171,10 @@ def notification_item(owed: Notification) -> dict[str, Any]:
 def notification_of(item: Mapping[str, Any]) -> Notification:
     """Return a stored notification. Raises MalformedRecord for another format."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"this release cannot read a notification: its format is {item.get('format')!r}")
+        raise MalformedRecord(
+            f"this release cannot read a notification: its format is {item.get('format')!r}. Deploy the newer "
+            "release that wrote it"
+        )
     state, _, shard = str(item.get("due_bucket")).rpartition("-")
     try:
         return Notification(

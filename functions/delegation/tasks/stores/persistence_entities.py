@@ -149,7 +149,7 @@ def _parent_key(parent_id: str, child_id: str) -> IndexKey:
 
 def entry_of(task_id: str, stored: Loaded[PersistedModel] | None) -> Task | Unreadable:
     if stored is None:
-        return Unreadable(task_id, "its object is missing")
+        return Unreadable(task_id, "the task's object is missing from the persistence")
     return codec.entry_of(task_id, of_model(stored, StoredTask).value.item)
 
 

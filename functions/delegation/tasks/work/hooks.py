@@ -97,7 +97,9 @@ class NoDispatchQueue:
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
         """Raise StoreUnavailable."""
-        raise StoreUnavailable(f"this process has no queue to send dispatch {n} of task {task_id}")
+        raise StoreUnavailable(
+            f"this process has no queue for dispatch {n} of task {task_id}. A worker or the sweeper finds the due task"
+        )
 
 
 @dataclass(frozen=True, slots=True)

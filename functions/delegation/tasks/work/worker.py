@@ -293,7 +293,9 @@ class Worker:
         for turn in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
             if turn.error is not None:
                 code = code_of(turn.error)
-                logger.warning("no work could be done", extra={"action": "lease", "error_code": code})
+                logger.warning(
+                    "the worker could not lease or run a task", extra={"action": "lease", "error_code": code}
+                )
                 self._idle(turn.error)
             if turn.result is None:
                 self._stop.wait(self._settings.poll.total_seconds())
@@ -302,7 +304,7 @@ class Worker:
         try:
             return self.run_once()
         except LeaseLost as error:  # another process holds the attempt; this worker takes another task
-            logger.warning("the lease is lost", extra={"action": "lease", "error_code": error.code})
+            logger.warning("another process took over the attempt", extra={"action": "lease", "error_code": error.code})
             return None
 
     def stop(self) -> None:
