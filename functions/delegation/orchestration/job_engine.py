@@ -68,7 +68,7 @@ class JobEngine:
         try:
             return act(step)
         except _TRANSIENT as error:
-            logger.warning("a step failed", extra={"task_id": step.task_id, "error_code": error.code})
+            logger.warning("a step failed and is repeated", extra={"task_id": step.task_id, "error_code": error.code})
             return None
 
     def _capped(self, seconds: float) -> float:

@@ -130,7 +130,7 @@ class Waiting:
         if self._end is None:
             return None, pause
         if now >= self._end:
-            raise TimeoutError(f"task {self._task_id} has no outcome yet")
+            raise TimeoutError(f"task {self._task_id} has no outcome yet. Wait longer")
         return None, min(pause, (self._end - now).total_seconds())
 
 
@@ -357,7 +357,9 @@ class Tasks:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
-            raise bad_schedule(f"{behavior.task_type} recurs and never ends, so no parent can wait for it")
+            raise bad_schedule(
+                f"{behavior.task_type} recurs and never ends, so no parent can wait for it. Submit it without a parent"
+            )
         payload = stored_json(parameters, partial(illegal_parameters, behavior.task_type))
         if when.recurrence and key is None and behavior.identify is None:
             # Otherwise each start of a process would add a task that never ends.

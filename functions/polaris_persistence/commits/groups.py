@@ -128,7 +128,7 @@ class Group(Generic[H]):
             if open_commit is not None:
                 member.error = CommitUnknown(open_commit)
             else:
-                member.error = RuntimeError("the thread that ran this commit was stopped")
+                member.error = RuntimeError("the thread that ran this commit was stopped. Nothing was committed")
 
 
 @dataclass(slots=True)

@@ -110,7 +110,7 @@ class ObjectTypes:
         """Return the type whose objects hold `model`. Raises UnknownType."""
         found = self._by_model.get(model)
         if found is None:
-            raise UnknownType(f"no object type is declared for {model.__name__}")
+            raise UnknownType(f"no object type is declared for {model.__name__}. Declare an ObjectType")
         return found
 
     def decode(self, stored: StoredObject) -> PersistedModel:

@@ -242,7 +242,7 @@ class LeaseKeeper:
             except TaskError as error:
                 pause = max(every / 4, _LEAST_PAUSE)
                 fields = {"action": "renew", "task_id": self._task.task_id, "error_code": error.code}
-                logger.warning("a lease was not renewed", extra=fields)
+                logger.warning("an attempt's lease was not renewed; the process tries again", extra=fields)
 
     def _renew(self) -> Task:
         """Renew the lease for its full time after the last progress, which checkpoints record."""

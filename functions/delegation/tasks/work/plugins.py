@@ -87,7 +87,7 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
                 continue  # a module may import a behavior of another one
             task_types = _task_types(declared)
             if again := sorted(task_types & (existing | added)):
-                raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
+                raise BadPlugin(name, f"the task type {again[0]} already has a behavior. Use another name")
             added |= task_types
             loaded.append(declared)
     return Plugins(tuple(loaded), added)

@@ -293,9 +293,7 @@ class Worker:
         for turn in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
             if turn.error is not None:
                 code = code_of(turn.error)
-                logger.warning(
-                    "the worker could not lease or run a task", extra={"action": "lease", "error_code": code}
-                )
+                logger.warning("no work could be done", extra={"action": "lease", "error_code": code})
                 self._idle(turn.error)
             if turn.result is None:
                 self._stop.wait(self._settings.poll.total_seconds())
