@@ -283,7 +283,9 @@ def part_count(size: int, part_bytes: int = PART_BYTES) -> int:
     """Return how many rows a value of `size` bytes takes. Raises ObjectTooLarge."""
     parts = max(1, -(-size // part_bytes))
     if parts > MAX_PARTS:
-        raise ObjectTooLarge(f"a value of {size} bytes takes {parts} rows; at most {MAX_PARTS} are allowed")
+        raise ObjectTooLarge(
+            f"a value of {size} bytes takes {parts} rows; at most {MAX_PARTS} are allowed. Store a smaller value"
+        )
     return parts
 
 

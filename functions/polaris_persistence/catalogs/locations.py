@@ -91,7 +91,7 @@ def claim(entities: EntityChanges, location: str, owner: str) -> None:
         if found is not None and found.value.owner != owner:
             raise LocationTaken(
                 f"{printable(location, 200)!r} overlaps {printable(found.value.location, 200)!r}, which belongs to "
-                f"{printable(found.value.owner, 100)!r}"
+                f"{printable(found.value.owner, 100)!r}. Choose another location"
             )
     if entities.get(key) is None:
         entities.put(key, LocationOwner(owner=owner, location=location))

@@ -96,12 +96,12 @@ class FeedCursor(NamedTuple):
             found = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         except (binascii.Error, ValueError, RecursionError) as error:
             raise invalid_page_token(
-                "the cursor of the feed was altered. List everything, then follow the feed again"
+                "the cursor of the feed was altered. Take a new cursor, then list everything"
             ) from error
         numbers = found if isinstance(found, list) else []
         known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
         if len(numbers) not in known or not all(type(number) is int and 0 <= number <= MAX_ID for number in numbers):
-            raise invalid_page_token("the cursor of the feed was altered. List everything, then follow the feed again")
+            raise invalid_page_token("the cursor of the feed was altered. Take a new cursor, then list everything")
         created_at, seq, id_, *ahead = numbers
         return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
 
@@ -133,9 +133,7 @@ class Feed:
         after = FeedCursor.decode(cursor)
         reference = self._store.current_reference(self._name)
         if reference.created_at != after.created_at:
-            raise feed_expired(
-                f"reference {self._name!r} was created again. List everything, then follow the feed again"
-            )
+            raise feed_expired(f"reference {self._name!r} was created again. Take a new cursor, then list everything")
         ahead = (later for later in after.ahead if later[0] > after.seq + limit)
         landmark = next((later for later in ahead if not isinstance(self._readable(later[1]), CorruptObject)), None)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
@@ -162,9 +160,7 @@ class Feed:
         for id_, seq in self._back(newest):
             if seq <= after.seq:
                 if id_ != after.id:
-                    raise feed_expired(
-                        f"reference {self._name!r} was reset. List everything, then follow the feed from its start"
-                    )
+                    raise feed_expired(f"reference {self._name!r} was reset. Take a new cursor, then list everything")
                 break
             newer.append((id_, seq))
         else:
@@ -173,7 +169,9 @@ class Feed:
         return newer[::-1]
 
     def _expired(self) -> PersistenceError:
-        return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept. List everything")
+        return feed_expired(
+            f"commits of {self._name!r} after the cursor are no longer kept. Take a new cursor, then list everything"
+        )
 
     def _back(self, newest: int | None) -> Iterator[tuple[int, int]]:
         """Return id and number of the commits from one backwards, by every twentieth head.

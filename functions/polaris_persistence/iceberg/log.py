@@ -127,7 +127,7 @@ def _read(chunks: Iterable[LogChunk], fetch: Fetch) -> list[Json]:
     entries: list[Json] = []
     for ref, loaded in zip(refs, fetch(refs) if refs else [], strict=True):
         if loaded is None or not isinstance(loaded.value, IcebergLog):
-            raise CorruptObject(f"the log entries {ref.id} are missing")
+            raise CorruptObject(f"the entries {ref.id} of a metadata log are missing")
         entries += [_entry(row, loaded.value.names) for row in loaded.value.rows]
     return entries
 
@@ -140,5 +140,5 @@ def _entry(row: Any, names: tuple[str, ...]) -> Json:
     if isinstance(row, dict):
         return row
     if not isinstance(row, list | tuple) or len(row) != len(names):
-        raise CorruptObject("a log entry does not have the fields of its log")
+        raise CorruptObject("an entry of a metadata log does not have the fields of the log")
     return dict(zip(names, row, strict=True))

@@ -92,7 +92,7 @@ class MetadataParts:
     def _pack_of(self, ref: ObjectRef) -> Mapping[bytes, Any]:
         [loaded] = self.fetch([ref])
         if loaded is None or not isinstance(loaded.value, IcebergPack):
-            raise CorruptObject(f"the pack {ref.id} is missing")
+            raise CorruptObject(f"the pack {ref.id} of metadata parts is missing")
         return loaded.value.parts()
 
     def thin(self, section: str, key: bytes) -> None:
@@ -156,7 +156,7 @@ class MetadataParts:
             packed = loaded.value.parts() if loaded is not None and isinstance(loaded.value, IcebergPack) else {}
             text = bytes(key)[id_at(section) :]
             if text not in packed:
-                raise CorruptObject(f"part {ref.id} of {section} is missing")
+                raise CorruptObject(f"part {ref.id} of the metadata's {section} is missing")
             values[key] = packed[text]
         return [values[key] for key in wanted]
 

@@ -118,7 +118,7 @@ class KeySet:
     def restore(self, bits: bytes) -> None:
         """Set the marks to stored ones. Raises CorruptObject if they belong to another set."""
         if len(bits) != sum(map(len, self._bits.values())):
-            raise CorruptObject(f"stored marks have {len(bits)} bytes, which is not the size of the set of keys")
+            raise CorruptObject(f"the stored marks have {len(bits)} bytes, which do not fit the set of keys")
         start = 0
         for group, held in self._bits.items():
             self._bits[group] = bytearray(bits[start : start + len(held)])

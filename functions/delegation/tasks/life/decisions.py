@@ -70,7 +70,8 @@ def _dispatched_again(task: Task, freed: Task, now: datetime, policies: Policies
     if freed.next_scheduled_run_ts is not None and now < freed.next_scheduled_run_ts:
         return freed
     if policies.dispatch.exhausted(freed):
-        reason = f"{counted(freed.dispatches.unanswered, 'dispatch', 'dispatches')} started no attempt"
+        unanswered = counted(freed.dispatches.unanswered, "dispatch", "dispatches")
+        reason = f"{unanswered} started no attempt. Check the executions of the state machine"
         return t.fail(freed, now, code=t.DISPATCH_FAILED, summary=reason) if freed is task else freed
     if freed is task and freed.admission.lane is not None:
         return _queued_again(freed, now, policies.dispatch)
