@@ -47,9 +47,7 @@ def list_command(
     *,
     realm: Annotated[
         str | None,
-        typer.Option(
-            "--realm", show_default=False, help="Only references of this realm: its name, or its id in the list."
-        ),
+        typer.Option("--realm", show_default=False, help="List only references of this realm, given by name or id."),
     ] = None,
     objects: ObjectsOption,
     references: ReferencesOption,

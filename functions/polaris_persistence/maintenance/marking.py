@@ -181,4 +181,4 @@ def fence(backend: Backend, reference: Reference) -> Reference | None:
         if refused is None:
             return fenced
         current = refused.stored
-    raise MaintenanceRefused(f"reference {reference.key} changes too often to be fenced. Run maintenance again later")
+    raise MaintenanceRefused(f"reference {reference.key} changes too often to be marked. Run maintenance again later")
