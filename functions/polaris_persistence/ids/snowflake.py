@@ -106,7 +106,9 @@ class IdGenerator:
                     continue
                 waited += behind
                 if waited > self._max_wait_ms:
-                    raise ClockRegressed(f"the clock is more than {self._max_wait_ms} ms behind. Correct the clock")
+                    raise ClockRegressed(
+                        f"the clock is more than {self._max_wait_ms} ms behind the last id. Correct the clock"
+                    )
                 self._sleep(behind / 1_000)
 
     @property

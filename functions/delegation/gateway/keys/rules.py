@@ -184,7 +184,9 @@ def rename(
         uuid, state = (evidence.noted or {}).get("uuid"), evidence.states[0]
         if uuid is not None and state is not None and same_uuid(state.metadata[uuid_name], uuid):
             return Applied(DONE)
-        return Undecided("the destination differs from the former source; it may have been renamed and moved since")
+        return Undecided(
+            "nothing shows that the destination has the renamed table, which may have been renamed again since"
+        )
 
     return VerificationRule(verify, (destination,), uuid_noted(uuid_name), (source,))
 

@@ -122,8 +122,8 @@ def refusal_of_unverified(
     if answer.status in {401, 403, 419}:
         return answer
     raise GatewayError(
-        "the gateway cannot verify the request's token with its public key, but the catalog did not refuse the token "
-        f"(it answered {answer.status} to GET /v1/config). Nothing was done. Send the request without the "
+        "the gateway cannot verify the request's token with the configured public key, but the catalog did not refuse "
+        f"the token (it answered {answer.status} to GET /v1/config). Nothing was done. Send the request without the "
         "Idempotency-Key, and have the operator set the catalog's current key (delegation:gateway-token-public-key or "
         "delegation:gateway-token-jwks-url)",
         code="CALLER_NOT_VERIFIED",

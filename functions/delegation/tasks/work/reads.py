@@ -59,7 +59,7 @@ def read_result(results: ResultStore | None, task: Task) -> str | None:
         return task.result_extended
     if results is None:
         raise MalformedRecord(
-            f"task {task.task_id}: the result is in the record bucket ({task.result_location}). This process does not "
+            f"task {task.task_id}: the result is in the plan bucket ({task.result_location}). This process does not "
             "know the bucket. Set DELEGATION_PLAN_BUCKET"
         )
     data = results.get(task.result_location)
