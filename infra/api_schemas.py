@@ -250,7 +250,7 @@ def _split_parameters(known: dict[str, Schema]) -> None:
     renamed = {_SPELLINGS.get(name, name): schema for name, schema in members.items()}
     known[spelled] = {
         **parameters,
-        "description": "The same, with `metadata-location` spelled as in Iceberg's LoadTableResult.",
+        "description": "The table's identity and its LoadTableResult, with `metadata-location` spelled as in Iceberg.",
         "required": ["table_identity", "metadata-location", "metadata", "config"],
         "properties": renamed,
     }

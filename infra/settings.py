@@ -104,7 +104,7 @@ def _read_authorities(text: str) -> None:
     try:
         tls(text)
     except (ssl.SSLError, ValueError):
-        raise ValueError("must be the certificates of authorities in PEM") from None
+        raise ValueError("must be PEM certificates of authorities") from None
 
 
 Name = Annotated[str, readable_by(parse_name)]

@@ -114,7 +114,7 @@ def failures(machine: sfn.StateMachine, period: Duration, statistic: str) -> clo
     """Return the executions that ended badly: a sum, whatever the statistic."""
     return cloudwatch.MathExpression(
         expression="FILL(failed, 0) + FILL(timedout, 0) + FILL(aborted, 0)",  # a metric without data points is missing
-        label="Executions that ended badly",
+        label="Executions that failed, timed out or were aborted",
         period=period,
         using_metrics={
             "failed": machine.metric_failed(period=period),

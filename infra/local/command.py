@@ -68,7 +68,7 @@ def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonO
         )
         return
     Console(highlight=False).print(_states_table(states, written))
-    sys.stdout.write(f"Purge one: delegation submit {(written or kept)[0]} --wait\n")
+    sys.stdout.write(f"Purge a table: delegation submit {(written or kept)[0]} --wait\n")
 
 
 def plant_orphans_command(
@@ -117,7 +117,7 @@ def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: st
     sys.stdout.write(
         f"By the store's clock, they are {age} old. All other objects in the store have aged by the same time.\n"
     )
-    sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
+    sys.stdout.write(f"Find these files: delegation orphans scan {identifier} --wait\n")
 
 
 def _states_table(states: "dict[str, SampleState]", written: Sequence[str]) -> Table:
@@ -128,7 +128,7 @@ def _states_table(states: "dict[str, SampleState]", written: Sequence[str]) -> T
         table.add_column(title, justify="right")
     table.add_column("rows' checksum")
     for name, state in states.items():
-        what = "written" if name in written else "is there already"
+        what = "written" if name in written else "existed"
         table.add_row(name, what, f"{state.rows:,}", f"{state.snapshots}", f"{state.objects:,}", state.checksum)
     return table
 
@@ -163,7 +163,7 @@ Properties = Annotated[
 
 
 def up(ctx: typer.Context, *, properties: Properties, as_json: JsonOption, **given: Any) -> None:
-    """Run the whole system until Ctrl-C or SIGTERM; stack.json is written when it is ready."""
+    """Run the whole system until Ctrl-C or SIGTERM. Writes stack.json when the system is ready."""
     open_output(ctx, as_json=as_json)
     overrides = parse_properties(properties or ())
     # Both stop the stack, also during the start and where a shell's `&` made it ignore SIGINT.

@@ -115,7 +115,7 @@ class _Session:
             case answers.PolarisMisconfigured() if error.error_type == "MissingOrInvalidRealm":
                 return f"{self._given.realm} is not a realm there: set --polaris-realm"
             case answers.PolarisMisconfigured():
-                return f"the scope {principal.scope} is refused: it is PRINCIPAL_ROLE:ALL or names principal roles"
+                return f"the scope {principal.scope} is refused: set PRINCIPAL_ROLE:ALL or the names of principal roles"
             case answers.PolarisUnauthorized() if error.error_type is not None:
                 return f"the credentials of the {principal.role} are refused: check {principal.options}"
             case answers.PolarisUnauthorized():
@@ -160,7 +160,8 @@ class _Session:
             list(self._catalog.list_tables(identifier.catalog, identifier.namespace))
             table = self._catalog.load_table(identifier)
         except answers.CredentialVendingFailed as error:
-            raise self._unusable(error, "the service can purge nothing there without vended credentials") from error
+            advice = "enable credential vending for the catalog: the service purges only with vended credentials"
+            raise self._unusable(error, advice) from error
         except answers.PolarisForbidden as error:
             raise self._unusable(error, grant) from error
         except DelegationError as error:

@@ -49,7 +49,7 @@ class StackOptions:
     polaris_service_scope: Annotated[
         str | None, _option("Scope of the service's tokens. Default: --polaris-scope.")
     ] = None
-    polaris_realm: Annotated[str, typer.Option(help="The realm.")] = "POLARIS"
+    polaris_realm: Annotated[str, typer.Option(help="The realm in Polaris.")] = "POLARIS"
     warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake"
     catalog: Annotated[
         Literal["memory", "persistence"],
@@ -57,9 +57,9 @@ class StackOptions:
             help="Where the local Polaris (a stand-in) keeps its catalog: memory, or persistence (docs/persistence.md)."
         ),
     ] = "memory"
-    s3_endpoint: Annotated[str | None, _option("Your own S3 endpoint, with the keys of the AWS variables.")] = None
+    s3_endpoint: Annotated[str | None, _option("Your own S3 endpoint. The AWS_* variables set the keys.")] = None
     dynamodb_endpoint: Annotated[
-        str | None, _option("Your own DynamoDB endpoint, with the keys of the AWS variables.")
+        str | None, _option("Your own DynamoDB endpoint. The AWS_* variables set the keys.")
     ] = None
     port: Annotated[int, typer.Option(help="Port of the HTTPS endpoint; 0 picks a free port.", min=0, max=65535)] = 0
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local")

@@ -98,7 +98,8 @@ class LocalStack:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise CannotStartError("the stack", f"another stack uses {self._folder}; choose --state-dir") from exc
+            reason = f"another stack uses {self._folder}; name another folder with --state-dir"
+            raise CannotStartError("the stack", reason) from exc
         # The logs and stack.json of a former stack would mislead readers.
         shutil.rmtree(self._logs)
         self._logs.mkdir()

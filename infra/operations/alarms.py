@@ -267,7 +267,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "Every try to handle a table, task, policy or other record has failed for a day. The log names it.",
+        "Every try to handle a table, task, policy or other record has failed for a day. The log names the record.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),
@@ -311,7 +311,7 @@ FRONT_ALARMS: Final = (
 PROBE_FAILED: Final = AlarmRule(
     "ProbeFailed",
     m.PROBES_SUCCEEDED,
-    "No probe of the service's endpoint has succeeded for five minutes. Callers probably cannot reach it.",
+    "No probe of the service's endpoint has succeeded for five minutes. Callers probably cannot reach the service.",
     threshold=0,
     below=True,
     missing=Missing.BREACHING,
@@ -331,7 +331,7 @@ NOTIFICATION_ALARMS: Final = (
     AlarmRule(
         "NotificationsDead",
         m.NOTIFICATIONS_DEAD,
-        "All deliveries of an event or a callback failed (delegation.notifications.max-attempts).",
+        "All attempts to deliver an event or a callback failed (delegation.notifications.max-attempts).",
     ),
     AlarmRule(
         "NotificationsFailing",
@@ -351,12 +351,13 @@ NOTIFICATION_ALARMS: Final = (
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
     AwsSource.GATEWAY_ERRORS,
-    "The gateway failed or timed out. Clients got 502 or 504 for a drop with purge or a mutation with a key.",
+    "The gateway failed or timed out. Clients got 502 or 504 for a drop with purge, or for a "
+    "mutation with an Idempotency-Key.",
 )
 KEYS_UNAVAILABLE: Final = AlarmRule(
     "KeysUnavailable",
     m.KEYS_UNAVAILABLE,
-    "The gateway's calls to the table of idempotency keys fail. Mutations with a key get 504.",
+    "The gateway's calls to the table of idempotency keys fail. Mutations with an Idempotency-Key get 504.",
 )
 GATEWAY_ALARMS: Final = (GATEWAY_ERRORS, KEYS_UNAVAILABLE)
 """In the gateway's own stack."""

@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--policy-file {given.policy_file}: {error}")
     python = find_python(given.python)
     if given.python and python is None:
-        parser.error(f"--python {given.python}: is not a released Python {parts.PYTHON_VERSION}")
+        parser.error(f"--python {given.python} is not a released Python {parts.PYTHON_VERSION}")
     if python is None:
         sys.stderr.write(_SOURCES_ALONE)
     order = PackageOrder(

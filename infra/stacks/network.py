@@ -30,9 +30,10 @@ class NetworkStack(Stack):
         if settings.unreachable_issuers:
             Annotations.of(self).add_warning_v2(
                 "delegation:issuer-unreachable",
-                f"The authorizer cannot fetch the keys of {', '.join(settings.unreachable_issuers)}, so every request "
-                "would be answered 500: the new VPC has no way to the internet. Set delegation:nat-gateways=1, or "
-                'leave the authorizer out of the VPC with "delegation:functions-in-vpc": [] in cdk.json.',
+                f"The authorizer cannot fetch the keys of {', '.join(settings.unreachable_issuers)}, so the API would "
+                "answer every request with 500: the new VPC has no way to the internet. Set "
+                "delegation:nat-gateways=1, or leave the authorizer out of the VPC with "
+                '"delegation:functions-in-vpc": [] in cdk.json.',
             )
         if self.groups.probe is not None:
             self.export_value(self.groups.probe.security_group_id)

@@ -1,7 +1,12 @@
 """Errors in a table's metadata files. None is retryable, because the store would return the same bytes."""
 
+from typing import Final
+
 from delegation.errors import GuardRefused
 from polaris_common.errors import DelegationError, printable
+
+WHOLE_FILE: Final = "file"
+"""The field of a metadata file that is not a JSON object."""
 
 
 class IcebergError(DelegationError):
@@ -59,12 +64,13 @@ class EncryptedMetadataFile(GuardRefused):
 
 
 class CorruptMetadata(IcebergError):
-    """Table metadata does not follow the Iceberg Table Spec, Table Metadata."""
+    """Table metadata does not follow the Iceberg Table Spec, Table Metadata. `field` is WHOLE_FILE or what is wrong."""
 
     code = "CORRUPT_METADATA"
 
     def __init__(self, path: str, field: str, reason: str) -> None:
-        super().__init__(f"{printable(path)} has an invalid {field}: {reason}")
+        where = "" if field == WHOLE_FILE else f" ({field})"
+        super().__init__(f"{printable(path)} is corrupt{where}: {reason}")
         self.path = path
         self.field = field
         self.reason = reason

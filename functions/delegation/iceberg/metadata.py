@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.errors import CorruptMetadata
+from delegation.iceberg.errors import WHOLE_FILE, CorruptMetadata
 from delegation.polaris.model import LARGE, properties_of, read_document, read_large, with_uuid
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
@@ -160,9 +160,9 @@ def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
     try:
         parsed = _read_inflated(path, data) if data[:2] == b"\x1f\x8b" else read_document(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptMetadata(path, "file", "it is not JSON") from error
+        raise CorruptMetadata(path, WHOLE_FILE, "it is not JSON") from error
     if not isinstance(parsed, dict):
-        raise CorruptMetadata(path, "file", "it is not a JSON object")
+        raise CorruptMetadata(path, WHOLE_FILE, "it is not a JSON object")
     return parsed
 
 
@@ -182,12 +182,12 @@ def _inflate(path: str, data: bytes) -> Iterator[bytes]:
         try:
             piece = inflater.decompress(data, LARGE)
         except zlib.error as error:
-            raise CorruptMetadata(path, "file", "its gzip stream is corrupt") from error
+            raise CorruptMetadata(path, WHOLE_FILE, "its gzip stream is corrupt") from error
         size, data = size + len(piece), inflater.unconsumed_tail
         if size > MAX_METADATA_BYTES:
-            raise CorruptMetadata(path, "file", "it is too large when decompressed")
+            raise CorruptMetadata(path, WHOLE_FILE, "it is too large when decompressed")
         if not piece and not inflater.eof:
-            raise CorruptMetadata(path, "file", "its gzip stream is cut off")
+            raise CorruptMetadata(path, WHOLE_FILE, "its gzip stream is cut off")
         yield piece
 
 

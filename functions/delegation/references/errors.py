@@ -46,7 +46,7 @@ class ReferencesNotKnown(ReferencesError):
         why = f"; the last pass was not completed: {problem}" if problem else ""
         if tables is not None and checked > tables:
             # Tables are checked twice where names moved, and there may be more tables than in the last complete pass.
-            progress = f"tables were checked {checked:,} times; the last complete pass had {tables:,}"
+            progress = f"the pass has made {checked:,} checks; the last complete pass had {tables:,} tables"
         else:
             of = "" if tables is None else f" of {tables:,}"
             progress = f"{checked:,}{of} {'table is' if checked == 1 and tables is None else 'tables are'} checked"

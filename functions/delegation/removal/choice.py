@@ -74,7 +74,7 @@ class RemovalSettings:
 class HandedToSpark(RunHandedOver):
     """One process would take too long for the remaining files. The next attempt deletes them with Spark."""
 
-    def __init__(self, task_id: str, files: int, *, does: str = "deletes the rest") -> None:
+    def __init__(self, task_id: str, files: int, *, does: str = "deletes the remaining files") -> None:
         super().__init__(task_id, f"the next attempt uses Spark and {does} ({counted(files, 'file')})")
 
 

@@ -183,7 +183,7 @@ def delete_or_raise(
         raise temporary(run.failed, run.sample)
     if rest := left():
         raise EngineFailed(
-            f"all deletes succeeded, but the plan has no mark for {counted(len(rest), 'chunk')}. "
+            f"all deletes succeeded, but those of {counted(len(rest), 'chunk')} of the plan are not recorded. "
             "The next attempt repeats these deletes"
         )
 

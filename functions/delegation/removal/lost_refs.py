@@ -133,7 +133,7 @@ def _unreadable(lost: LostRefs, catalog: str, error: DelegationError) -> Neighbo
         f"the damaged record {lost.record} of lost refs of {catalog}",
         error,
         remedy=f"{restore}. If nobody needs the refs, run `delegation references dismiss {catalog} {lost.record}`; "
-        "files that only they use can then be deleted",
+        "files that only these refs use can then be deleted",
     )
 
 
@@ -186,7 +186,8 @@ class LostRefsKeeper:
             raise GuardRefused(
                 f"no snapshot of {table} was expired: former metadata files are kept for lost refs, {own:,} for the "
                 f"table (limit {MOST_OF_TABLE}) and {all_of_them:,} for the catalog (limit {MOST_OF_CATALOG:,}). "
-                f"Restore or dismiss some; `delegation references lost {table.catalog}` lists them with the commands",
+                f"Restore or dismiss some of these refs; `delegation references lost {table.catalog}` lists the refs "
+                "and the commands",
                 code="TOO_MANY_LOST_REFS",
             )
 

@@ -290,7 +290,7 @@ class AskedReferences:
         if self._ctx.awaits_references:
             await_references(references, self._ctx.attempt, self._ctx.sleep)
 
-    def hand_over(self, left: int, *, does: str = "deletes the rest") -> None:
+    def hand_over(self, left: int, *, does: str = "deletes the remaining files") -> None:
         """Raise HandedToSpark for this many files once the references are known, before that ReferencesNotKnown or the
         error that `look` raises. The next attempt requires a pass again, with any engine."""
         if self._ctx.references is not None:

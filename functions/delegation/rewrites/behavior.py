@@ -207,7 +207,7 @@ class RewriteBehavior:
             if not self.settings.has_spark:
                 raise GuardRefused(
                     f"{plan.summary}. This needs Spark, which the deployment does not have. Set "
-                    "delegation:emr-subnet-ids, then send the request again",
+                    "delegation:emr-subnet-ids and deploy, then send the request again",
                     code="NO_SPARK",
                 )
             if self.shared is not None and may_share(task):

@@ -151,11 +151,11 @@ class Work:
 class Left(StrEnum):
     """Why a partition that Iceberg's planner would rewrite is left alone."""
 
-    HOT = "its newest commit is younger than cold-after"
-    NO_GAIN = "the rewrite would reduce neither files nor deletes"
-    BENEFIT = "it would remove fewer files per unit of currency than min-benefit"
-    NO_FILTER = "no filter selects only this partition"
-    NEXT_RUN = "this run has enough partitions"
+    HOT = "newest commit younger than cold-after"
+    NO_GAIN = "neither fewer files nor fewer deletes after a rewrite"
+    BENEFIT = "fewer files removed per unit of currency than min-benefit"
+    NO_FILTER = "no filter selects exactly one partition"
+    NEXT_RUN = "more partitions than one run rewrites"
 
 
 @dataclass(frozen=True, slots=True)

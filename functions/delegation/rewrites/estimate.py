@@ -103,7 +103,7 @@ class RewriteEstimate(BaseModel):
         """Return the estimate as one readable line."""
         what = (
             f"{counted(self.files, 'file')} become {self.files_after:,}, "
-            f"{counted(self.deletes_folded, 'delete')} folded"
+            f"{counted(self.deletes_folded, 'delete')} applied"
             if self.files
             else f"{counted(self.manifests, 'manifest')} become {self.manifests_after:,}"
         )

@@ -201,7 +201,7 @@ class Gate:
             document = {}
         metadata = document.get("metadata") if isinstance(document, dict) else None
         if not isinstance(metadata, dict):
-            return Sent.UNKNOWN, _unknown(f"{why}; nor could the table be read afterwards")
+            return Sent.UNKNOWN, _unknown(f"{why}; afterwards, the table could not be read either")
         applied = is_applied(metadata, commit, self.rules.branch)
         if applied:
             result = {"metadata-location": document.get("metadata-location"), "metadata": metadata}

@@ -30,7 +30,7 @@ class Compactions:
             return "no data file was rewritten"
         return (
             f"rewrote {counted(result.files_rewritten, 'file')}, {result.bytes_rewritten} bytes, into "
-            f"{result.files_added:,}, {result.bytes_added} bytes; folded {counted(result.deletes_folded, 'delete')} in"
+            f"{result.files_added:,}, {result.bytes_added} bytes; applied {counted(result.deletes_folded, 'delete')}"
         )
 
 
@@ -55,7 +55,7 @@ def _plan(rewrites: tuple[Rewrite, ...], estimate: RewriteEstimate) -> RewritePl
     details: Mapping[str, Any] = estimate.model_dump(mode="json")
     if rewrites:
         return RewritePlan(rewrites=rewrites, summary=estimate.text(), details=details)
-    left = "; ".join(f"{count:,} left: {reason}" for reason, count in estimate.left.items())
+    left = "; ".join(f"{count:,} skipped: {reason}" for reason, count in estimate.left.items())
     return RewritePlan(
-        rewrites=(), summary="nothing is to be rewritten" + (f" ({left})" if left else ""), details=details
+        rewrites=(), summary="nothing needs to be rewritten" + (f" ({left})" if left else ""), details=details
     )

@@ -58,9 +58,9 @@ class ManifestWork:
 class ManifestsLeft(StrEnum):
     """Why the manifests of a spec are left alone."""
 
-    NO_GAIN = "the rewrite would remove too few manifests"
-    BENEFIT = "it would remove fewer manifests per unit of currency than min-benefit"
-    UNCOUNTED = "a manifest does not state how many files it has"
+    NO_GAIN = "too few manifests removed by a rewrite"
+    BENEFIT = "fewer manifests removed per unit of currency than min-benefit"
+    UNCOUNTED = "number of files not stated in a manifest"
 
 
 @dataclass(frozen=True, slots=True)

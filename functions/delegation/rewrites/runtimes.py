@@ -57,7 +57,7 @@ LOST_ROW_IDS: Final = RuntimeFault(
 )
 STALLED_BY_UPDATES: Final = RuntimeFault(
     fixed_by=17764,
-    harm="it commits no group after two commits have changed one data file of a table of format version 3 meanwhile",
+    harm="it commits no group if two commits changed one data file of a table with format version 3 during the rewrite",
     sound=((1, 12, 0),),
 )
 LEFT_DELETES: Final = RuntimeFault(

@@ -90,7 +90,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
         text_option(
             Z_ORDER_COLUMNS,
             _COLUMNS,
-            "2 to 10 columns with commas between them",
+            "2 to 10 comma-separated columns",
             "The columns of the strategy `z-order`.",
             Argument("Columns of the strategy z-order.", "COLUMNS"),
         ),
@@ -184,7 +184,7 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             MIN_BENEFIT,
             _NUMBER,
             "a number of manifests such as 100 or 2.5",
-            "Manifests are left alone if one unit of the estimate's currency removes fewer manifests than this. "
+            "Manifests are not rewritten if one unit of the estimate's currency removes fewer manifests than this. "
             "Default: the operator's setting, else 0.",
             Argument("Skip manifests if one unit of money removes fewer than MANIFESTS of them.", "MANIFESTS"),
         ),
@@ -298,7 +298,7 @@ class CompactionTerms:
             if name in chosen and strategy is not of_strategy:
                 raise InvalidOption(name, f"absent unless {STRATEGY} is {of_strategy}")
         if strategy is Strategy.Z_ORDER and Z_ORDER_COLUMNS not in chosen:
-            raise InvalidOption(Z_ORDER_COLUMNS, f"given where {STRATEGY} is {Strategy.Z_ORDER}")
+            raise InvalidOption(Z_ORDER_COLUMNS, f"given if {STRATEGY} is {Strategy.Z_ORDER}")
         cold_after = chosen.get(COLD_AFTER)
         return cls(
             strategy=strategy,

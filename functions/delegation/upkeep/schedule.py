@@ -109,7 +109,7 @@ class Window:
         if len(self.cron) > _LONGEST_CRON:
             raise ScheduleInvalid(f"the window {shown!r} has more than {_LONGEST_CRON} characters")
         if not SHORTEST <= self.lasts <= LONGEST:
-            raise ScheduleInvalid(f"the window {shown!r} is open for {self.lasts}. Set from a minute to seven days")
+            raise ScheduleInvalid(f"the window {shown!r} is open for {self.lasts}. Set from one minute to seven days")
         next(self.openings(datetime(2000, 1, 1, tzinfo=UTC)))
 
     def is_open(self, now: datetime) -> bool:

@@ -79,9 +79,9 @@ def test_tables_are_written_unless_they_exist_and_again_after_a_purge(monkeypatc
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
         "table rows snapshots objects rows' checksum",
         "lake.shop.orders written 1,006 4 42 8c32aa3e021b",
-        "lake.shop.events is there already 1,006 4 42 8c32aa3e021b",
+        "lake.shop.events existed 1,006 4 42 8c32aa3e021b",
         "lake.shop.customers written 1,009 4 42 8c32aa3e021b",
-        "Purge one: delegation submit lake.shop.orders --wait",
+        "Purge a table: delegation submit lake.shop.orders --wait",
     ]
 
 

@@ -110,7 +110,7 @@ def test_a_file_of_this_machine_has_an_area():
         (1, None, "1 table is checked"),
         (12, 26, "12 of 26 tables are checked"),
         (26, 26, "26 of 26 tables are checked"),
-        (55, 26, "tables were checked 55 times; the last complete pass had 26"),
+        (55, 26, "the pass has made 55 checks; the last complete pass had 26 tables"),
     ],
 )
 def test_a_pass_is_never_said_to_have_checked_more_tables_than_there_are(

@@ -64,7 +64,7 @@ def test_a_compaction_gives_its_job_what_the_request_states(world: RewritingWorl
     world.rewrite = lambda job: (jobs.append(job), done(job))[1]
     task = ended(world, COMPACTION_TASK_TYPE, **{"min-input-files": "2", "filter": "id > 3"})
     assert (task.status, task.engine) == (Status.SUCCESS, "spark")
-    assert task.result_summary == "rewrote 8 files, 800 bytes, into 1, 300 bytes; folded 0 deletes in"
+    assert task.result_summary == "rewrote 8 files, 800 bytes, into 1, 300 bytes; applied 0 deletes"
     [rewrite] = jobs[0].plan.rewrites
     assert isinstance(rewrite, DataFilesRewrite)
     assert (rewrite.options["min-input-files"], rewrite.where) == ("2", "id > 3")
@@ -85,7 +85,7 @@ def test_a_policy_that_was_detached_meanwhile_starts_no_job(world: RewritingWorl
 def test_a_partition_with_a_new_commit_is_left(world: RewritingWorld) -> None:
     task = ended(world, COMPACTION_TASK_TYPE, **{"cold-after": "2d"})
     assert (task.status, world.jobs.started) == (Status.SUCCESS, [])
-    assert task.result_summary == "nothing is to be rewritten (1 left: its newest commit is younger than cold-after)"
+    assert task.result_summary == "nothing needs to be rewritten (1 skipped: newest commit younger than cold-after)"
 
 
 def test_a_partition_is_not_planned_again_after_a_commit_of_another_writer(world: RewritingWorld) -> None:

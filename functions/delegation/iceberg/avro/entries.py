@@ -134,7 +134,7 @@ def _map(entries: Any, keys: Set[int]) -> Mapping[int, Any]:
 
 def _partition(values: Any) -> PartitionValues:
     if not isinstance(values, dict):
-        raise MalformedError(0, "the partition is no record")
+        raise MalformedError(0, "the partition is not a record")
     return tuple(
         sorted(((key, value) for key, value in values.items() if isinstance(key, int)), key=lambda item: item[0])
     )

@@ -205,7 +205,7 @@ def choices_of(
     is raised to it when the expiry decides; with `refuse_looser` it is DelegationError (PROPERTY_NOT_ALLOWED)."""
     chosen = OPTIONS.chosen(properties, OPTIONS.limits())
     if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:
-        raise InvalidOption(OLDER_THAN, f"absent where {MAX_SNAPSHOT_AGE} is given")
+        raise InvalidOption(OLDER_THAN, f"absent if {MAX_SNAPSHOT_AGE} is given")
     asked_ms = _milliseconds(asked_at)
     older_than = None
     if OLDER_THAN in chosen:

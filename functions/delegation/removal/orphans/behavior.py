@@ -129,7 +129,7 @@ def _foreign_text(result: OrphanResult) -> str:
         for table in tables
     ]
     more = f" and {counted(len(tables) - _SHOWN, 'other')}" if len(tables) > _SHOWN else ""
-    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds the files of one table"
+    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` includes the files of one table"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
     return f"; files of unlisted tables stay: {', '.join(shown[:_SHOWN])}{more}{how}"
 

@@ -99,7 +99,7 @@ def location_not_allowed(location: str) -> GuardRefused:
     return GuardRefused(
         f"the plan is for {printable(location)}, which is neither the table's location nor below one of "
         "delegation.orphan-files.locations. This attempt deleted nothing. Ask the operator to allow the location, or "
-        "scan the table's own",
+        "scan the table's own location",
         code="LOCATION_NOT_ALLOWED",
     )
 

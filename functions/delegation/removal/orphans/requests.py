@@ -79,7 +79,7 @@ OPTIONS: Final = OptionTable(
             _DURATION,
             "a duration such as 7d or PT72H, 24 hours or more",
             "The minimum age of an orphan file, by the store's clock. Default: 3 days. A property of the table "
-            "may lengthen it.",
+            "may raise it.",
             Argument(
                 "The minimum age by the store's clock, such as 7d or 72h; at least 24 hours. Default: 3 days.",
                 "AGE",
@@ -89,14 +89,14 @@ OPTIONS: Final = OptionTable(
         text_option(
             EQUAL_SCHEMES,
             _LISTS,
-            "lists such as s3n,s3a=s3, with semicolons between them",
+            "lists such as s3n,s3a=s3, separated by semicolons",
             "Schemes of the same store, as in Iceberg's equal_schemes: `s3a,s3n=s3` compares s3a and s3n as s3.",
             Argument("Equal schemes, such as cos,oss=store; s3, s3a and s3n are always equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
-            "lists such as bucket-alias=bucket, with semicolons between them",
+            "lists such as bucket-alias=bucket, separated by semicolons",
             "Names of the same bucket, as in Iceberg's equal_authorities: `a,b=c` compares a and b as c.",
             Argument("Equal buckets, such as alias=bucket.", "LISTS"),
         ),
@@ -144,7 +144,7 @@ OPTIONS: Final = OptionTable(
             values=("tag", "none"),
             meaning=(
                 "`none`: a removal deletes orphan files. `tag`: it tags them `delegation-quarantine` = `orphan` "
-                "for a lifecycle rule, with a role of `delegation.orphan-files.roles`. Requests may then not choose "
+                "for a lifecycle rule, with a role of `delegation.orphan-files.roles`. Requests then cannot choose "
                 "`none`."
             ),
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",

@@ -305,8 +305,8 @@ class DirectRun:
             return  # a directory that may not be listed shows nothing
         if newest is not None:
             self.warn(
-                f"{path} is not the table's newest metadata file. Purge {newest} instead, or files that only it "
-                "references stay"
+                f"{path} is not the table's newest metadata file. Purge {newest} instead. Otherwise, files "
+                "that only that metadata file references stay"
             )
 
     def marked(self) -> tuple[int, Deleted]:

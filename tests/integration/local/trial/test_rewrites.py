@@ -75,7 +75,7 @@ def test_a_compaction_keeps_the_rows_and_ends_with_a_receipt(newcomer):
     assert receipt["snapshots"] == details["snapshot_ids"]
     after = rows_of(newcomer)
     assert (after["rows"], after["checksum"]) == (before["rows"], before["checksum"])
-    assert ended(newcomer, *words)["result_summary"].startswith("nothing is to be rewritten")
+    assert ended(newcomer, *words)["result_summary"].startswith("nothing needs to be rewritten")
 
 
 shared = pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_most_ids_fit_into_one_property() -> None:
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="absent where max-snapshot-age-ms is given"):
+    with pytest.raises(InvalidOption, match="absent if max-snapshot-age-ms is given"):
         chosen(older_than="now", max_snapshot_age_ms="1")
     with pytest.raises(InvalidOption, match="absent when dry-run is true"):
         chosen(plan=PLAN, dry_run="true")

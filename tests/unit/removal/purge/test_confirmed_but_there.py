@@ -71,7 +71,7 @@ def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(
 def test_a_delete_that_was_sent_before_the_marks_became_void_leaves_no_valid_mark(bench: PurgedTables) -> None:
     store = VoidsBeforeItAnswers()
     store.objects, store.plans = bench.lake.objects, bench.plans
-    with pytest.raises(EngineFailed, match="no mark for 2 chunks"):
+    with pytest.raises(EngineFailed, match="2 chunks of the plan"):
         purge_table(dataclasses.replace(bench.context("t"), store=store))
     assert purge_table(bench.context("t")).status == "PURGED"
     assert bench.left() == set()
