@@ -107,7 +107,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             MIN_INPUT_FILES,
             _COUNT,
             "a number from 1 to 999999999",
-            "A group of fewer files is rewritten only if it exceeds the size of one file, or has too many deletes. "
+            "How many files a group must have. A smaller group is rewritten only if its bytes exceed one file, or if "
+            "it has too many deletes. "
             f"Default: {DEFAULT_MIN_INPUT_FILES}.",
             Argument(f"Rewrite groups of N files or more. Default: {DEFAULT_MIN_INPUT_FILES}.", "N", type=int, least=1),
         ),

@@ -113,7 +113,7 @@ OPTIONS: Final = OptionTable(
             MAX_SNAPSHOT_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
-            "`older-than` as an age in milliseconds, counted from when the request is accepted.",
+            "Snapshots that are older than this many milliseconds when the request is accepted expire.",
         ),
         text_option(
             RETAIN_LAST,

@@ -107,13 +107,13 @@ OPTIONS: Final = OptionTable(
             loosest="ignore",
             default="error",
             meaning=(
-                "The loosest mode for files that match a needed file's path in another scheme or bucket: `error`,"
+                "The loosest mode for files that have a needed file's path under another scheme or bucket: `error`,"
                 " `ignore` or `delete`."
             ),
-            described="What happens to files that match a needed file's path in another scheme or bucket.",
+            described="What happens to files that have a needed file's path under another scheme or bucket.",
             argument=Argument(
                 (
-                    "What to do if a file matches a needed file's path in another scheme or bucket: error, ignore or "
+                    "What to do if a file has a needed file's path under another scheme or bucket: error, ignore or "
                     "delete. Default: error."
                 ),
                 "MODE",
