@@ -34,10 +34,10 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            summary = "no snapshot has expired; nothing changed"
+            summary = "no snapshots to expire; nothing changed"
             if result.findings:
                 summary = (
-                    "no more snapshots have expired, but an earlier plan is lost, so files of its snapshots may "
+                    "no more snapshots to expire, but an earlier plan is lost, so files of its snapshots may "
                     "remain. `delegation orphans scan` finds them"
                 )
             return summary, changed(ExpiryDetails, findings=findings), {}
@@ -71,9 +71,9 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
                 **common,
             )
             return summary, details, fields
-    kept = f", kept {result.files_kept}" if result.files_kept else ""
-    deleted = result.deleted_text(counted(result.files_deleted, "file"), kept)
-    summary = f"removed {snapshots} and {refs}, {deleted}{result.freed_text()}"
+    kept = f"; kept {counted(result.files_kept, 'file')}" if result.files_kept else ""
+    deleted = result.deleted_text(counted(result.files_deleted, "file"))
+    summary = f"removed {snapshots} and {refs}, {deleted}{kept}{result.freed_text()}"
     return summary, changed(ExpiryDetails, **result.deleted_details(), files_kept=result.files_kept, **common), {}
 
 

@@ -289,9 +289,10 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             summary += f"; executing the plan takes {result.forecast.text()}"
             fields["result_extended"] = result.forecast.without_samples()
         return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
-    kept = f", kept {result.files_kept}" if result.files_kept else ""
-    left = f"; files that the credentials do not cover stay: {result.left_over}" if result.left_over else ""
-    summary = f"{result.deleted_text(counted(result.files_deleted, 'file'), kept)}{result.freed_text()}{left}"
+    kept = f"; kept {counted(result.files_kept, 'file')}" if result.files_kept else ""
+    rest = result.left_over
+    left = "" if rest is None else f"; to delete the files that the credentials do not cover, run {rest}"
+    summary = f"{result.deleted_text(counted(result.files_deleted, 'file'))}{kept}{result.freed_text()}{left}"
     details = changed(
         PurgeDetails,
         **result.deleted_details(),

@@ -100,7 +100,7 @@ class PolicyPermissions:
             if asked.age > parse_duration(orphans.properties[FILE_AGE]):
                 return f"the policy {policy} now requires older files"
             if asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
-                return f"the policy {policy} now requires another {MODE}"
+                return f"the policy {policy} now requires another value of {MODE}"
             if orphans.properties.get(LOCATION) not in (asked.locations or (None,)):
                 return f"the policy {policy} now requires another location"
             return None
@@ -123,7 +123,7 @@ class PolicyPermissions:
                 return now_asked
             for name in _REWRITE_OPTIONS:
                 if asked.get(name) != now_asked.options.get(name):
-                    return f"the policy {policy} now requires another {name}"
+                    return f"the policy {policy} now requires another value of {name}"
             return None
 
         return permitted

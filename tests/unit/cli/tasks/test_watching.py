@@ -71,8 +71,8 @@ def test_durations_are_in_two_units(seconds, text):
     [
         ("deleted 7 files, 97862 bytes in 33.1 s", "deleted 7 files, 95.6 KiB in 33.1 s"),
         (
-            "deleted 2 files, 512 bytes, kept 1 in 192.4 s; nothing was freed",
-            "deleted 2 files, 512 B, kept 1 in 3 min 12 s; nothing was freed",
+            "deleted 2 files, 512 bytes in 192.4 s; kept 1 file; nothing was freed",
+            "deleted 2 files, 512 B in 3 min 12 s; kept 1 file; nothing was freed",
         ),
         ("planned 3 files, 1610612736 bytes; nothing was deleted", "planned 3 files, 1.5 GiB; nothing was deleted"),
         ("kept in 7 of 12 bytes2, s3://b/12 bytesize", "kept in 7 of 12 bytes2, s3://b/12 bytesize"),

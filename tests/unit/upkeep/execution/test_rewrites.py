@@ -222,9 +222,9 @@ OFF = {"delegation.policy.data-compaction.enable": "false"}
         (lambda world: world.attach({"enable": False}), ALLOWED, "lake.gov.compact no longer requires this"),
         (lambda world: world.attach("broken"), ALLOWED, "no longer requires this"),
         (lambda world: world.attach(name="other"), ALLOWED, "the policy lake.gov.other applies now instead"),
-        (lambda world: world.configure({"cold-after": "2h"}), ALLOWED, "now requires another cold-after"),
-        (lambda world: world.configure({"target_file_size_bytes": 5}), ALLOWED, "another target-file-size-bytes"),
-        (lambda world: world.configure({"compaction_strategy": "sort"}), ALLOWED, "now requires another strategy"),
+        (lambda world: world.configure({"cold-after": "2h"}), ALLOWED, "now requires another value of cold-after"),
+        (lambda world: world.configure({"target_file_size_bytes": 5}), ALLOWED, "value of target-file-size-bytes"),
+        (lambda world: world.configure({"compaction_strategy": "sort"}), ALLOWED, "another value of strategy"),
         (lambda world: world.documents["t"].update(properties=OFF), ALLOWED, "no longer requires this"),
         (lambda world: None, replace(ALLOWED, dry_run_only=True), "the operator now allows only plans"),
         (lambda world: None, UpkeepLimits(), "delegation.upkeep.types does not allow it"),
@@ -348,7 +348,7 @@ def test_a_policy_of_manifests_becomes_a_rewrite_of_manifests() -> None:
     assert permitted(world.loaded("t")) is None
     world.finish("t", details={"manifests_before": 40, "manifests_after": 1}, task_type=MANIFESTS_TASK_TYPE)
     world.attach({"enable": True}, type_=METADATA, name="tidy")
-    assert permitted(world.loaded("t")) == "the policy lake.gov.tidy now requires another spec-id"
+    assert permitted(world.loaded("t")) == "the policy lake.gov.tidy now requires another value of spec-id"
     assert run_kinds((kind,), "lake").started == 0
     run = world.health("t").runs[MANIFESTS_TASK_TYPE]
     assert (run.outcome, run.used.files) == ("SUCCESS", 40)

@@ -132,7 +132,7 @@ def test_a_second_expiry_has_nothing_to_do_and_makes_no_commit(world: ExpiringWo
     first = world.expire("t")
     again = world.expire("t")
     assert (again.task_id, again.status, world.commits.made) == (first.task_id, Status.SUCCESS, 1)
-    assert again.result_summary == "no snapshot has expired; nothing changed"
+    assert again.result_summary == "no snapshots to expire; nothing changed"
 
 
 def test_a_later_attempt_requires_the_references_again_before_it_deletes(world: ExpiringWorld) -> None:
