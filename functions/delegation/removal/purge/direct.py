@@ -216,7 +216,7 @@ class DirectHead(PlanHead):
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
             raise plan_of_another_table(
-                f"the plan in the place of --plan is for {self.stored['metadata_location']}. Choose another place"
+                f"--plan names a place with a plan for {self.stored['metadata_location']}. Name another place"
             )
         return str(self.stored["table_uuid"])
 
