@@ -9,20 +9,20 @@ from tests.unit.docs.pages import clicks, section
 
 README = ROOT / "README.md"
 FIRST_TEN = (
-    ("How do I try it on my machine?", "README.md", "two-commands", "make demo"),
+    ("How do I try the service on my machine?", "README.md", "two-commands", "make demo"),
     ("What does a purge delete, and in which order?", "docs/architecture/purging.md", "the-order-of-deletes", "last"),
-    ("What happens if it is killed in the middle?", "docs/architecture.md", "what-it-promises", "after any crash"),
-    ("Which tables does it refuse to purge?", "docs/architecture/guards.md", "guards", "`gc.enabled=false`"),
+    ("What happens if a purge is killed?", "docs/architecture.md", "what-it-promises", "after any crash"),
+    ("Which tables does the service refuse to purge?", "docs/architecture/guards.md", "guards", "`gc.enabled=false`"),
     (
-        "Does it delete files that another table uses?",
+        "Does a purge delete files that another table uses?",
         "docs/architecture/references.md",
         "files-that-other-tables-use",
         "never deletes",
     ),
     ("How do I send a purge and follow it?", "docs/command.md", "delegation-submit", "`--wait`"),
-    ("How do I use it with a Polaris that I cannot change?", "docs/gateway.md", "drop-with-purge", "tombstone"),
-    ("How do I deploy it to AWS?", "docs/deployment.md", "7-the-first-deployment", "deploy"),
-    ("What does it cost?", "docs/costs.md", "a-month", "USD"),
+    ("How do I use a Polaris that I cannot change?", "docs/gateway.md", "drop-with-purge", "tombstone"),
+    ("How do I deploy to AWS?", "docs/deployment.md", "7-the-first-deployment", "deploy"),
+    ("What does the service cost?", "docs/costs.md", "a-month", "USD"),
     ("An alarm is on: what do I do?", "docs/runbook/README.md", "first-minute", "`delegation doctor`"),
 )
 """What a person asks first, the page and the heading with the answer, and words of the answer."""

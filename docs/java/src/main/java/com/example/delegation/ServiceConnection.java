@@ -38,7 +38,7 @@ final class ServiceConnection {
             .sslContext(tls)
             .version(HttpClient.Version.HTTP_1_1)
             .connectTimeout(Duration.ofSeconds(5)));
-    // Longer than the service holds a synchronous request (25 s by default) and than its front does (29 s).
+    // Longer than a synchronous request lasts in the service (25 s by default) and its front (29 s).
     client.setReadTimeout(Duration.ofSeconds(35));
     client.setRequestInterceptor(
         request -> request.setHeader("Authorization", "Bearer " + tokens.current()));
