@@ -76,7 +76,10 @@ KeyOption = Annotated[
     str | None,
     option("--key", "The idempotency key. A call with the same key attaches to the same task. Default: a new UUID."),
 ]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task until it has an outcome.")]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Follow the task until it has an outcome; if it fails, the exit status is 1."),
+]
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
     "stack": (StackOption, None),
     "as_json": (JsonOption, False),

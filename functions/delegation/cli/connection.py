@@ -65,7 +65,7 @@ def find_index_table(client: Any) -> str:
         raise CommandError(
             f"several tables can be the reference index: {', '.join(tables)}"
             if tables
-            else "no table can be the reference index",
+            else "no table has the reference index's key schema and `references` in its name",
             "Name the Data stack's References table with --index-table or DELEGATION_REFERENCES_TABLE.",
             code="INDEX_TABLE_UNKNOWN",
         )

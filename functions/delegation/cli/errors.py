@@ -58,7 +58,7 @@ def partly_done(failed: Mapping[str, str], of: str, done: str) -> CommandError:
 
 def command_interrupted(task_id: str | None = None) -> CommandError:
     if task_id is None:
-        lasting, following = "what the service accepted continues", "`delegation tasks list` shows it."
+        lasting, following = "tasks that the service accepted continue", "`delegation tasks list` shows them."
     else:
         lasting, following = f"task {task_id} continues", f"`delegation tasks watch {task_id}` follows it again."
     return CommandError(

@@ -37,10 +37,7 @@ _DAY_MS: Final = 86_400_000
 
 @command(takes="key wait yes stack", table=OPTIONS)
 def expire_command(call: Call, table: TableArgument) -> None:
-    """Remove old snapshots from a table, and the files that only they reference.
-
-    Exit status 1: the task was not accepted or, with --wait, failed.
-    """
+    """Remove old snapshots from a table, and the files that only they reference."""
     identifier = parse_table(table)
     properties = _properties(call.given)
     request = call_request(call, identifier, properties)
@@ -145,7 +142,7 @@ class Preview:
         if len(self.history.refs) > 1 or gone.refs:
             output.show(self._refs())
         for snapshot_id in sorted(self.unknown):
-            output.say(f"The table has no snapshot {snapshot_id}.")
+            output.say(f"The table has no snapshot {snapshot_id}, which --snapshot-id names.")
         snapshots, refs = counted(len(self.history.snapshots), "snapshot"), counted(len(self.history.refs), "ref")
         schemas = f", {counted(len(gone.schema_ids), 'schema')}" if gone.schema_ids else ""
         output.say(f"Expires: {len(gone.snapshot_ids):,} of {snapshots}, {len(gone.refs):,} of {refs}{schemas}.")

@@ -70,8 +70,8 @@ def time_text(seconds: int) -> str:
 
 _WAITS: Final = {
     "first-run": "it is the table's first plan at this location",
-    "max-share": "its share of the files there is unusually large",
-    "max-files": "it has many files",
+    "max-share": "it has an unusually large share of the files there",
+    "max-files": "it has unusually many files",
     "finding": "the removal found something new after the approval",
 }
 _DAY: Final = 86_400
@@ -120,7 +120,7 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
         ("orphan", f"{orphans}, {index.age / _DAY:g} days old or more at that time"),
     ]
     if index.quarantine:
-        rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
+        rows.append(("approval", "tags the orphan files for a lifecycle rule of the bucket"))
     for foreign in index.foreign_tables:
         why = f"; {plain(foreign.why)}" if foreign.why else ""
         stays = f"{counted(foreign.files, 'file')}, {size_text(foreign.bytes)}, at {plain(foreign.place)}{why}"
@@ -155,8 +155,7 @@ app = group("orphans")
 def scan_command(call: Call, table: TableArgument) -> None:
     """Find files at a table's location that no table needs; delete nothing.
 
-    The summary shows the number and size of the files, and the plan's id. Exit status 1: the task was not accepted or,
-    with --wait, failed.
+    The summary shows the number and size of the files, and the plan's id.
     """
     identifier = parse_table(table)
     _send(call, identifier, _checked({**call.given, DRY_RUN: "true"}))
@@ -175,9 +174,8 @@ def approve_command(
 ) -> None:
     """Approve a plan, and delete its files that are unchanged since the listing.
 
-    Needs the operator's identity. The approval holds for 14 days. A policy's plan is executed by the policy's
-    next run, or at once with --wait. Exit status 1: the plan was not approved, the task not accepted or, with --wait,
-    failed.
+    Needs the operator's identity. The approval holds for 14 days. With --wait, a policy's plan is executed at once,
+    otherwise by the policy's next run.
     """
     properties = _checked({PLAN: plan})
     try:
@@ -203,9 +201,9 @@ def approve_command(
     does = _effect(task, plan)
     versions = "In a bucket without versions, deleted files cannot be restored."
     effect = {
-        "deletes": f"This deletes them{more}. {versions}",
-        "tags": f"This tags them{more}, for a lifecycle rule of the bucket.",
-    }.get(does, f"This deletes them{more}, or tags them if the plan is a quarantine. {versions}")
+        "deletes": f"This deletes the plan's files{more}. {versions}",
+        "tags": f"This tags the plan's files{more}, for a lifecycle rule of the bucket.",
+    }.get(does, f"This deletes the plan's files{more}, or tags them if the plan is a quarantine. {versions}")
     call.confirm(f"{identifier}: {summary}.\n{effect} Continue?")
     seen = [
         segment for segment in (*task.plan_segments, task.waiting_plan) if segment is not None and segment.id == plan

@@ -41,9 +41,9 @@ def pause_command(
     `delegation resume` continues the work. A pause outlasts deployments and raises an alarm.
     """
     if everything + realm + (table is not None) != 1:
-        raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
+        raise typer.BadParameter("choose what to pause: --all, --realm or --table", param_hint="--all")
     if not reason.strip():
-        raise typer.BadParameter("must give a reason", param_hint="--reason")
+        raise typer.BadParameter("give a reason", param_hint="--reason")
     wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
     show(call, call.pauses().pause(wanted))
 
@@ -98,8 +98,9 @@ def drain(
         if not held and now() - max(quiet_since or began, began) >= _SETTLES_SECONDS:
             return paused
         if now() - began >= timeout_seconds:
+            left = f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}"
             raise CommandError(
-                f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}; nothing new begins",
+                f"the drain is not complete: {left if held else 'processes may not know of it yet'}; no task starts",
                 "Run `delegation drain` again to wait longer, `delegation pause` to hand the tasks over, or "
                 "`delegation resume`.",
                 code="TASKS_STILL_RUN",

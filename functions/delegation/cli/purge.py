@@ -76,8 +76,8 @@ def purge_command(
 ) -> None:
     """Delete all files of a table, given its metadata.json, with your credentials and without the service.
 
-    Use it for a table that is no longer in its catalog. Rerun the command to resume. Exit status: 3 refused by a guard,
-    4 some keys were not deleted, 5 corrupt metadata.
+    Use it for a table that is no longer in its catalog. Rerun the command to resume. Exit status 3: a guard
+    refused the purge. 4: some keys were not deleted. 5: the metadata is corrupt.
     """
     if not dry_run:
         call.confirm_deletion(f"that {metadata_location} references")

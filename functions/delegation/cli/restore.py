@@ -124,19 +124,19 @@ def restore_command(
 ) -> None:
     """Restore files that a removal deleted from a versioned bucket, using your AWS credentials.
 
-    Removes the delete markers that the removal wrote. After a quarantine it removes the tags; for a location, all tags
-    there. Repeat the command to resume. Exit status 4: some files are missing.
+    Removes the delete markers that the removal wrote. After a quarantine, removes the tags instead; with a location,
+    all tags there. Repeat the command to resume. Exit status 4: some files are missing.
     """
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)
     if removal.is_quarantine:
         what, rights = "removing tags", TAG_RIGHTS
-        effect = f"This removes the quarantine tag from files at {removal.location} that no table needs"
+        effect = f"This removes the quarantine tag from orphan files at {removal.location}"
     else:
         what, rights = "removing delete markers", RIGHTS
         _check_restorable(plans, removal)
         files = f"{counted(removal.files_deleted, 'file')} at {removal.location}"
-        effect = f"This restores up to {files} that no table needs"
+        effect = f"This restores up to {files}, which no table needs"
     if not dry_run:
         call.confirm(f"{effect}. Continue?")
     run = _run_of(call.connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run)
@@ -239,7 +239,7 @@ def _bucket_of_stack(client: "S3Client") -> str:
         raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
     if len(names) != 1:
         several = f"several buckets may be the plan bucket: {', '.join(names)}"
-        raise plan_bucket_unknown(several if names else "no bucket of the stack can be the plan bucket")
+        raise plan_bucket_unknown(several if names else "no bucket of the stack has `plans` in its name")
     return names[0]
 
 
@@ -260,7 +260,7 @@ def _restored(
         ) from error
     except KeyboardInterrupt:
         raise CommandError(
-            "interrupted; what is restored stays",
+            "interrupted; files that were restored stay",
             "Repeat the command. It continues where it stopped.",
             code="INTERRUPTED",
             exit_status=INTERRUPTED,

@@ -11,8 +11,7 @@ from delegation.tasks.options import InvalidOption
 def compact_command(call: Call, table: TableArgument) -> None:
     """Rewrite a table's small data files into larger files with Spark, and apply its deletes.
 
-    The table keeps its rows. The former files stay until their snapshots expire. Exit status 1: the task was not
-    accepted or, with --wait, failed.
+    The table keeps its rows. The former files stay until their snapshots expire.
     """
     try:
         CompactionTerms.of(call.given)
@@ -23,10 +22,7 @@ def compact_command(call: Call, table: TableArgument) -> None:
 
 @command(takes="key wait stack", table=MANIFESTS_OPTIONS)
 def rewrite_manifests_command(call: Call, table: TableArgument) -> None:
-    """Rewrite a table's manifests, with Spark, so that queries read fewer of them.
-
-    Exit status 1: the task was not accepted or, with --wait, failed.
-    """
+    """Rewrite a table's manifests, with Spark, so that queries read fewer of them."""
     try:
         ManifestTerms.of(call.given)
     except InvalidOption as error:

@@ -61,8 +61,7 @@ def submit_command(
 ) -> None:
     """Delete all files of a table; its entry in the catalog stays.
 
-    After SUCCESS drop the table without purge. Exit status 1: the task was not accepted or, with --sync or --wait,
-    failed.
+    After SUCCESS, drop the table without purge.
     """
     identifier = parse_table(table)
     form = form_of(task_type)

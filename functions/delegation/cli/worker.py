@@ -51,7 +51,9 @@ class BadSettings(CommandError):
     code = "BAD_SETTINGS"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Correct the setting and start the worker again. The page Workers lists all settings.")
+        super().__init__(
+            reason, "Correct the setting and start the worker again. The page Running workers lists all settings."
+        )
 
 
 @command(takes="")
@@ -75,7 +77,7 @@ def worker_command(
 ) -> None:
     """Run the service's tasks in this process, until SIGTERM.
 
-    On SIGTERM or Ctrl-C it hands its tasks over at the next checkpoint.
+    On SIGTERM or Ctrl-C, the worker hands its tasks over at the next checkpoint.
     """
     stop = _Stop()
     with contextlib.ExitStack() as until_the_end:
@@ -147,7 +149,7 @@ def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
 
             ensure_swept(deployed.tasks)
     except TaskError as error:
-        logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
+        logger.warning("the maintenance task was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
 def _settings(properties: Path | None, poll: str) -> WorkerSettings:
@@ -174,9 +176,9 @@ def _limits(engine: str, tasks_at_once: int | None, idle: str | None, budget: st
     """Return the limits of a worker with a Spark session, None for another worker. Raises BadSettings."""
     if engine != "spark":
         if idle is not None or budget is not None:
-            raise BadSettings("--idle and --budget: only a worker with --engine spark ends by itself")
+            raise BadSettings("--idle and --budget need --engine spark")
         if tasks_at_once is not None:
-            raise BadSettings("--tasks-at-once: only a worker with --engine spark runs several tasks at a time")
+            raise BadSettings("--tasks-at-once needs --engine spark. Other workers run one task at a time")
         return None
     from delegation.rewrites.worker import WorkerLimits  # noqa: PLC0415 - other workers rewrite nothing
 
@@ -201,12 +203,13 @@ def _worker(
         store.policies()
         if store.store == "persistence" and application_is_named():
             raise BadSettings(
-                "DELEGATION_EMR_APPLICATION_ID: Spark jobs read a task table, but DELEGATION_TASK_STORE is persistence"
+                "DELEGATION_EMR_APPLICATION_ID cannot be combined with DELEGATION_TASK_STORE=persistence, because "
+                "Spark jobs read a task table"
             )
         if added_only and not BehaviorSettings.read().behaviors:
-            raise BadSettings("--added-only: DELEGATION_BEHAVIORS names no behavior")
+            raise BadSettings("--added-only needs behaviors in DELEGATION_BEHAVIORS, which names none")
         if added_only and spark is not None:
-            raise BadSettings("--added-only: a worker with --engine spark runs rewrites alone")
+            raise BadSettings("--added-only cannot be combined with --engine spark, which runs only rewrites")
         if added_only:
             return added_worker(settings, stop)
         if spark is not None:

@@ -77,13 +77,14 @@ class CallbackVerifier:
         if abs(self._clock().timestamp() - signature.time) > self._fresh_for.total_seconds():
             raise CallbackRefused(
                 f"the signature's time differs from this clock by more than {self._fresh_for.total_seconds():.0f} s: "
-                "check the clock; an old callback stays refused"
+                "check the clock. A callback that is too old stays refused"
             )
         try:
             ended = EndOfTask.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
-            raise CallbackRefused(f"the body is not that of a callback: {first['loc']}: {first['msg']}") from None
+            place = ".".join(map(str, first["loc"])) or "body"
+            raise CallbackRefused(f"the body is not a callback's: {place}: {first['msg']}") from None
         if ended.notification_id != key:
             raise CallbackRefused(f"{KEY_HEADER} differs from the notification_id in the body")
         return ended

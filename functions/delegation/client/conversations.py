@@ -225,20 +225,19 @@ def checked(reply: Reply, request: ServiceRequest, base_url: str, answer: type[A
     try:
         return answer.model_validate_json(reply.content)
     except ValidationError as error:
-        place = ".".join(str(step) for step in error.errors(include_input=False)[0]["loc"]) or "body"
+        place = ".".join(str(step) for step in error.errors(include_input=False)[0]["loc"])
+        what = f"the field {place} of its answer is missing or invalid" if place else "its answer is not valid JSON"
         path = request.path.partition("?")[0]
-        raise UnexpectedAnswer(
-            f"{request.method} {path} was answered {reply.status_code} with an unusable {place}"
-        ) from None
+        raise UnexpectedAnswer(f"{request.method} {path} returned {reply.status_code}, but {what}") from None
 
 
 def transport_error(error: httpx.RequestError, base_url: str) -> DelegationClientError:
     """Return the error for a request without a usable answer; whether it was sent decides what may be repeated."""
     refusal = _certificate_refusal(error)
     if refusal is not None:
-        return TlsRefused(f"mutual TLS with {base_url} failed: {refusal}")
+        return TlsRefused(f"mutual TLS with {base_url} failed, so nothing was sent: {refusal}")
     if isinstance(error, _NOT_SENT):
-        return ServiceUnreachable(f"{base_url} cannot be reached: {type(error).__name__}")
+        return ServiceUnreachable(f"{base_url} cannot be reached, so nothing was sent: {type(error).__name__}")
     return AnswerLost(f"{base_url} did not answer: {type(error).__name__}")
 
 

@@ -65,7 +65,10 @@ class IdempotencyWindowExpired(DelegationClientError):
     code = "IDEMPOTENCY_WINDOW_EXPIRED"
 
     def __init__(self, key: str, lifetime: timedelta, last: DelegationClientError) -> None:
-        super().__init__(f"no outcome within the idempotency key's lifetime of {lifetime}. The last error: {last}")
+        super().__init__(
+            f"the request had no outcome within its idempotency key's lifetime of {lifetime}. Check whether its task "
+            f"exists before you send it again. The last error: {last}"
+        )
         self.key = key
         self.lifetime = lifetime
         self.last = last
@@ -79,8 +82,8 @@ class WaitTimedOut(DelegationClientError):
 
     def __init__(self, task: TaskRecord) -> None:
         super().__init__(
-            f"task {task.task_id} is still {task.status} at the end of the wait. The task continues. Wait again with "
-            "its id"
+            f"task {task.task_id} is still {task.status} at the end of the wait. The task continues. To wait longer, "
+            "pass its id to `wait`"
         )
         self.task = task
         self.delegation_task_id = task.task_id

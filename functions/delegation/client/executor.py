@@ -191,7 +191,9 @@ class DelegatedTaskExecutor:
 def refuse_dry_run(properties: Mapping[str, str] | None) -> None:
     """Raise ClientMisconfigured for a purge that would delete nothing, because a drop follows it."""
     if any((properties or {}).get(name, "").lower() == "true" for name in _SPELLINGS):
-        raise ClientMisconfigured(f"{DRY_RUN}: a dry run cannot be followed by a drop. Submit it to POST /v1/tasks")
+        raise ClientMisconfigured(
+            f"{DRY_RUN} cannot be used here, because a drop follows the purge. Submit the dry run to POST /v1/tasks"
+        )
 
 
 class WholeCatalog(Protocol):
@@ -273,7 +275,9 @@ def executor_properties(file: Path | None = None, environment: Mapping[str, str]
             raise ClientMisconfigured(f"{file}, {error}") from None
     unknown = sorted(name for name in properties if name.startswith(PREFIX) and name not in _VARIABLES)
     if unknown:
-        raise ClientMisconfigured(f"{', '.join(unknown)}: unknown. The settings are {TASK_TYPE} and {ENDPOINT}")
+        raise ClientMisconfigured(
+            f"unknown properties: {', '.join(unknown)}. The properties are {TASK_TYPE} and {ENDPOINT}"
+        )
     environment = os.environ if environment is None else environment
     given = {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     return {**properties, **given}

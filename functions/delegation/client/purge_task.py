@@ -110,12 +110,16 @@ class _Work:
         except NotFound:
             # The service keeps ended tasks for a limited time; submitting the purge again is safe.
             _remember(context, number + 1, None)
-            raise DelegationDelayed(f"task {task_id} is no longer known to the service") from None
+            raise DelegationDelayed(
+                f"the service no longer knows task {task_id}, so the purge will be submitted again"
+            ) from None
         context.report(
             done=task.files_deleted, total=task.files_planned, unit="files", details={"delegation_task_id": task_id}
         )
         if not task.is_terminal:
-            raise RunPostponed(f"task {task_id} of the Delegation Service is {task.status}", self._wait(context))
+            raise RunPostponed(
+                f"waiting for task {task_id} of the Delegation Service, which is {task.status}", self._wait(context)
+            )
         if not task.succeeded:
             # A person who retries this task submits the purge again, with another key.
             _remember(context, number + 1, None)

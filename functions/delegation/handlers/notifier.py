@@ -38,9 +38,10 @@ def deliver(record: SQSRecord) -> DeliveryOutcome:
 def _log(delivered: Delivered, fields: Mapping[str, Any]) -> None:
     error = {} if delivered.error is None else {"error_code": delivered.error.code, "reason": str(delivered.error)}
     if delivered.outcome is DeliveryOutcome.DEAD:
-        logger.error("dead letter; `delegation callbacks resend` sends it again", extra={**fields, **error})
+        text = "the notification is a dead letter; `delegation callbacks resend` sends it again"
+        logger.error(text, extra={**fields, **error})
     elif delivered.outcome is DeliveryOutcome.FAILED:
-        logger.warning("not delivered; the delivery will be repeated", extra={**fields, **error})
+        logger.warning("the notification was not delivered; the delivery will be repeated", extra={**fields, **error})
     else:
         logger.info("notification", extra=fields)
 

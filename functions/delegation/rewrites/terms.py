@@ -158,7 +158,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             "a number of files such as 100 or 2.5",
             "A partition is not rewritten if one unit of the estimate's currency removes fewer files and deletes than "
             "this. Default: the operator's setting, else 0.",
-            Argument("Skip a partition if one unit of money removes fewer than FILES files.", "FILES"),
+            Argument("Skip partitions where fewer than FILES files are removed per unit of currency.", "FILES"),
         ),
         Option(
             name=DRY_RUN,
@@ -187,7 +187,7 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             "a number of manifests such as 100 or 2.5",
             "Manifests are not rewritten if one unit of the estimate's currency removes fewer manifests than this. "
             "Default: the operator's setting, else 0.",
-            Argument("Skip manifests if one unit of money removes fewer than MANIFESTS of them.", "MANIFESTS"),
+            Argument("Skip manifests if fewer than MANIFESTS are removed per unit of currency.", "MANIFESTS"),
         ),
         Option(
             name=DRY_RUN,

@@ -31,7 +31,7 @@ class ResumeRequest(BaseModel):
     )
     table: _Name | None = Field(
         default=None,
-        description="The table's dotted name with its catalog. Required if `scope` is `table`, and only then.",
+        description="The table's dotted name with its catalog. Required if `scope` is `table`, else not allowed.",
         examples=["lake.sales.orders"],
     )
 
@@ -39,7 +39,7 @@ class ResumeRequest(BaseModel):
     def _names_its_table(self) -> Self:
         if (self.scope == "table") != (self.table is not None):
             raise PydanticCustomError(
-                "refused", "{reason}", {"reason": "must name a table if scope is table, and only then"}
+                "refused", "{reason}", {"reason": "must have `table` if `scope` is `table`, and otherwise none"}
             )
         return self
 
@@ -49,8 +49,8 @@ class PauseRequest(ResumeRequest):
 
     mode: Literal["stop", "drain"] = Field(
         default="stop",
-        description="No attempt starts. `stop` also hands over running attempts within a minute, and does not count "
-        "them. `drain` lets them finish.",
+        description="In both modes, no attempt starts. `stop` also hands over running attempts within a minute, and "
+        "does not count them. `drain` lets them finish.",
     )
     reason: Annotated[str, StringConstraints(max_length=300)] = Field(
         default="", description="The reason, shown to everybody who reads the pause."
@@ -132,7 +132,7 @@ class TombstoneRecord(BaseModel):
     restore_name: str | None = None
     problem: str | None = None
     attempts: int = Field(default=0, ge=0, description="How many times in a row the service failed to finish the drop.")
-    trouble: str | None = Field(default=None, description="Why the service failed, or what only a person can do.")
+    trouble: str | None = Field(default=None, description="Why the service failed, or what an operator must do.")
     dismissed_at: AwareDatetime | None = None
 
     @property

@@ -100,7 +100,8 @@ class Health(Answer):
 
     status: Literal["up", "down"]
     version: str | None = Field(
-        default=None, description="The release. Like all members below, only for requests with a token."
+        default=None,
+        description="The release. This member and those below are present only if the request has a token.",
     )
     realm: str | None = None
     dependencies: tuple[Dependency, ...] = ()
@@ -145,7 +146,7 @@ class TaskPlace(Answer):
     place: int | None = Field(
         default=None,
         ge=1,
-        description="The position in the lane; 1 is next. Null until the next attempt is due, and behind 1,000 tasks.",
+        description="The position in the lane; 1 is next. Null until the next attempt is due, and beyond 1,000.",
     )
     reasons: tuple[str, ...] = Field(default=(), description="What keeps the next task of the lane from starting.")
 
@@ -179,7 +180,7 @@ class Estimate(Answer):
     files_left: Count = Field(description="The number of planned files that are not yet deleted.")
     seconds_left: float = Field(
         ge=0,
-        description="The time for the files left, at the measured rate of a running purge, else at the assumed rate.",
+        description="The time for the remaining files, at the measured rate of a running purge, else the assumed rate.",
     )
 
 

@@ -69,7 +69,7 @@ class NextAttempt(Answer):
 
     number: int = Field(ge=1)
     at: AwareDatetime
-    seconds: float = Field(ge=0, description="The time until the attempt. 0: the task waits only for a free process.")
+    seconds: float = Field(ge=0, description="The time until the attempt. 0: the task only waits for a free process.")
     awaits_admission: bool = Field(
         default=False, description="Whether the task also waits for a place (`delegation.limits.*`)."
     )
@@ -130,7 +130,7 @@ class TaskRecord(Answer):
     result_summary: str | None = None
     result_extended: str | None = None
     result_location: str | None = Field(
-        default=None, description="The object in the record bucket with a result that is too large for the record."
+        default=None, description="The object in the plan bucket with a result that is too large for the record."
     )
     revision: int = 0
     lost_not_before: AwareDatetime | None = None

@@ -109,7 +109,7 @@ class FrontProbe:
         except ssl.SSLError as error:
             return f"the TLS handshake with {host} failed: {error.reason}"
         except (OSError, http.client.HTTPException) as error:
-            return f"{self.settings.address or host}:{port}: {type(error).__name__}"
+            return f"{self.settings.address or host}:{port} cannot be reached: {type(error).__name__}"
 
 
 def _wrong_in(status: int, body: bytes) -> str | None:
@@ -138,7 +138,7 @@ def front_probe() -> FrontProbe:
         except (ValidationError, ssl.SSLError, UnicodeEncodeError):
             # Not chained: the cause quotes the secret.
             raise ProbeUnusable(
-                "the probe's secret must be JSON with certificate and key in PEM, which belong together"
+                "the probe's secret must be JSON with `certificate` and `key`, a certificate and its key in PEM"
             ) from None
 
     return FrontProbe(settings, certificate)

@@ -139,10 +139,12 @@ class AssumedRole:
                     f"the service may not assume the role {self._arn} for the bucket {self._root.bucket}: STS answered "
                     f"{code_of(error)}. Add the role of the service's functions to that role's trust policy"
                 ) from error
-            raise ObjectStoreUnavailable(f"STS answered {code_of(error)} for the role {self._arn}") from error
+            raise ObjectStoreUnavailable(
+                f"the role {self._arn} cannot be assumed now: STS answered {code_of(error)}"
+            ) from error
         except BotoCoreError as error:
             raise ObjectStoreUnavailable(
-                f"the call to STS for the role {self._arn} failed: {type(error).__name__}"
+                f"the role {self._arn} cannot be assumed now: the call to STS failed with {type(error).__name__}"
             ) from error
         keys = answer["Credentials"]
         settings = self._settings()

@@ -109,7 +109,7 @@ def test_the_environment_alone_will_do(world, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("polaris.delegation-service.tasktype=local", "tasktype: "),
+        ("polaris.delegation-service.tasktype=local", r"delegation-service\.tasktype"),
         ("polaris.delegation-service.task-type=local\nnonsense", "line 2 is not name=value"),
         (None, "cannot be read: FileNotFoundError"),
     ],

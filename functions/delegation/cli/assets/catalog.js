@@ -22,7 +22,7 @@ function cells(...values) {
 function whyFound(one, matter) {
   if (matter === "unreachable" && one.looked_for_orphans) return "listed " + clock(one.looked_for_orphans.at) + ", plan " + one.looked_for_orphans.plan;
   if (matter === "unreadable") return one.problem ?? "";
-  if (matter === "overlapping") return one.overlaps ? "with " + one.overlaps.join(", ") : "files may be anywhere";
+  if (matter === "overlapping") return one.overlaps ? "may share files with " + one.overlaps.join(", ") : "may share files with any table, because its location is unknown";
   return { expirable: "snapshots that the table's rule expires", small: "data files below ¾ of the table's target size", oversized: "data files above 1.8 times the table's target size" }[matter] ?? "";
 }
 async function audit(turn, catalog) {

@@ -327,7 +327,9 @@ def _note(table: AuditedTable, matter: AuditKind) -> str:
         case AuditKind.UNREADABLE:
             return table.problem or ""
         case AuditKind.OVERLAPPING:
-            return "files may be anywhere" if table.overlaps is None else f"with {', '.join(table.overlaps)}"
+            if table.overlaps is None:
+                return "may share files with any table, because its location is unknown"
+            return f"may share files with {', '.join(table.overlaps)}"
     return ""
 
 

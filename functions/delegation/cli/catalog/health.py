@@ -335,7 +335,7 @@ def _states(health: TableHealth) -> tuple[str, ...]:
     reasons = "; ".join(plain(aside.error) for _, aside in sorted(health.asides.items()))
     return (
         f"{name} could not be read: {plain(health.problem)}" if health.problem is not None else "",
-        f"{name} is set aside: {reasons}" if reasons else "",
+        f"{name} is set aside from upkeep: {reasons}" if reasons else "",
         f"{name} is protected ({protection}): no policy expires its snapshots" if protection else "",
         "\n".join(f"A plan of {name} waits for approval: delegation orphans approve {plain(plan)}" for plan in plans),
     )

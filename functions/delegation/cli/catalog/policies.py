@@ -46,7 +46,7 @@ def parse_target(
     given = {"--table": table, "--namespace": namespace, "--catalog": catalog}
     named = [option for option, text in given.items() if text is not None]
     if len(named) != 1:
-        raise typer.BadParameter("name one of them", param_hint="--table, --namespace or --catalog")
+        raise typer.BadParameter("give exactly one of these options", param_hint="--table, --namespace or --catalog")
     if table is not None:
         target = PolicyTarget.of(parse_table(table))
     elif namespace is not None:
@@ -105,7 +105,7 @@ def rule_screens(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: 
     for rule in rules:
         yield from _rule(rule)
     if not any(rule.policy or rule.findings for rule in rules):
-        yield f"No policy applies to {name}, so nothing is done."
+        yield f"No policy applies to {name}, so the service does not maintain it."
     if unreadable is not None:
         yield WrappedText(Text(printable(unreadable, _LONGEST_REASON), "yellow"))
     yield WrappedText(Text(note, "dim"))
@@ -127,7 +127,7 @@ def _rule(rule: UpkeepRule) -> Iterator[RenderableType]:
 
 
 def _origin(value: RuleValue) -> str:
-    asked = f"; the value {value.asked} of the {value.asked_by} is looser" if value.asked is not None else ""
+    asked = f"; replaces the looser value {value.asked} of the {value.asked_by}" if value.asked is not None else ""
     return f"{value.origin}{asked}"
 
 

@@ -123,7 +123,7 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         return
     if blocking.is_doubted:
         passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes"
-        yield f"{passes} read other tables, but not this table; no pass is completed until one reads it"
+        yield f"{passes} could read other tables, but not this table; no pass is completed until one reads it"
         yield f"after {UNANSWERED_PASSES} such passes, the table counts as unreadable, and passes are completed again"
         return
     narrow = "only purges of tables with overlapping storage"
@@ -185,7 +185,7 @@ def dismiss_command(
     if lost is None:
         raise CommandError(
             f"no files are kept in {plain(catalog)} for lost refs with the id {plain(key)}",
-            f"`delegation references lost {plain(catalog)}` lists the kept refs with ids.",
+            f"`delegation references lost {plain(catalog)}` lists lost refs with their ids.",
             code="NOTHING_LOST",
         )
     what = f"{_refs(lost)} of {plain(_table(lost))}"
@@ -292,7 +292,7 @@ def exempt_command(
     """Let purges and expiries run beside an unreadable table; its known files stay protected.
 
     An exemption ends when the table can be read, when more of it becomes unreadable, or after 30 days. If the
-    unreadable files are unknown, it ends at the next commit.
+    unreadable files are unknown, it also ends at the table's next commit.
     """
     from delegation.references.blocking import LONGEST_REASON, Exemption, Subject  # noqa: PLC0415 - loads boto3
     from delegation.references.store import blocking_of  # noqa: PLC0415
@@ -311,7 +311,7 @@ def exempt_command(
         )
     if blocking.was_never_read:
         raise CommandError(
-            f"{name_of(subject)} was never read, so its files are unknown",
+            f"{name_of(subject)} was never read, so its files are unknown and it cannot be exempted",
             "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog "
             "without purge. The next pass over the catalog checks it again.",
             code="NEVER_READ",

@@ -73,7 +73,7 @@ class Authority:
         """Create an authority. Raises CommandError (AUTHORITY_EXISTS) if the folder has one."""
         if exists(folder):
             raise CommandError(
-                f"{folder} has a certificate authority; it was not changed",
+                f"{folder} already has a certificate authority, which was not changed",
                 "Name another folder with --dir.",
                 code="AUTHORITY_EXISTS",
             )

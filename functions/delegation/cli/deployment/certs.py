@@ -27,7 +27,7 @@ def authority_stays() -> CommandError:
     return CommandError(
         "the CA in the folder is not replaced, because all its certificates would become invalid",
         "Make another CA with `delegation certs init --dir NEW`, put both CAs into the trust store, replace the "
-        "certificates one by one, then remove the former CA from the trust store (page Deployment).",
+        "certificates one by one, then remove the former CA from the trust store (page Deploying to AWS).",
         code="AUTHORITY_STAYS",
     )
 
@@ -138,7 +138,7 @@ def revoke_command(
     call.output.result(
         {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
         f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and is valid until {ends:%Y-%m-%d}.",
-        Text("The list takes effect when it is deployed (page Deployment, Revocation).", "dim"),
+        Text("The list takes effect when it is deployed (page Deploying to AWS, Who is let in).", "dim"),
     )
 
 

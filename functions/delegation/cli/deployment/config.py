@@ -76,7 +76,7 @@ def context_of(path: Path) -> dict[str, Any]:
         raise unusable("is not JSON") from None
     context = document.get("context", document) if isinstance(document, dict) else None
     if not isinstance(context, dict):
-        raise unusable("is not an object")
+        raise unusable("is not a JSON object")
     return {name: value for name, value in context.items() if name.startswith(PREFIX)}
 
 

@@ -241,7 +241,7 @@ def document_of(path: Path) -> dict[str, Any]:
             f"{path} cannot be read: {type(error).__name__}", "Name a JSON file.", code="PRICE_LIST_REFUSED"
         ) from None
     if not isinstance(document, dict):
-        raise CommandError(f"{path} is not an object", "Name a price file.", code="PRICE_LIST_REFUSED")
+        raise CommandError(f"{path} is not a JSON object", "Name a price file.", code="PRICE_LIST_REFUSED")
     return document
 
 

@@ -313,7 +313,7 @@ def synthesized(folder: Path) -> dict[str, Template]:
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise CommandError(
             f"{folder} has no synthesized templates",
-            "Run `cdk synth` first, or name its folder.",
+            "Run `cdk synth` first, or name its output folder with --app.",
             code="NOT_SYNTHESIZED",
         ) from error
 

@@ -42,7 +42,7 @@ class KnownLimits:
         """Raise CommandError if the deployment has a catalog's policies in a file that the command does not know."""
         if given is None and catalog in self.file_catalogs:
             raise CommandError(
-                f"the deployment executes the policies of its policy file for {catalog}, not those of the catalog",
+                f"for the catalog {catalog}, the deployment executes the policies of its policy file, not Polaris'",
                 "Name the policy file of the deployment's package with --policy-file FILE.",
                 code="POLICY_FILE_UNKNOWN",
             )
@@ -72,10 +72,10 @@ def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | No
         try:
             return _of_deployment(connection)
         except DelegationError as error:
-            why = f" The running deployment's limits are not known: {str(error).splitlines()[0]}."
+            why = f" They could not be read from the running deployment: {str(error).splitlines()[0]}."
     given = given_properties(cdk or DEFAULT_CDK, stage_file)
     if given is None:
-        text = f"The operator's limits are not known here.{why} A deployment executes the policy types in its {TYPES}."
+        text = f"The operator's limits are not known here.{why} A deployment executes only the policy types in {TYPES}."
         return KnownLimits({}, replace(UpkeepLimits(), types=frozenset(PolicyType)), None, text)
     source, properties = given
     text = f"The operator's limits come from {source}.{why}"

@@ -38,12 +38,12 @@ def recover_command(
 ) -> None:
     """Copy lost tasks and records from restored tables to the live tables; overwrite nothing.
 
-    Pause the service first: you can then cancel recovered tasks.
+    Pause the service first, so that you can cancel recovered tasks before they run.
     """
     if (records_copy is None) != (records_live is None):
         raise typer.BadParameter("give both --records-from and --records-to", param_hint="--records-from")
     if copy == live:
-        raise typer.BadParameter("is the live table", param_hint="--from")
+        raise typer.BadParameter("must be a restored table, not the live one", param_hint="--from")
     report = recover(call.connection, copy, live, records_copy, records_live, dry_run=dry_run)
     print_report(call.output, report, dry_run=dry_run)
     if report.unreadable:

@@ -222,8 +222,8 @@ _USABLE: Final = frozenset({"CREATED", "STARTING", "STARTED", "STOPPING", "STOPP
 """EMR Serverless application states in which a job starts it (User Guide, "Application states")."""
 _AGAIN: Final = "Deploy the stack again; `cdk diff` shows what differs."
 _OPTIONAL: Final = {
-    "Network": "there is none: the deployment has no VPC",
-    "Gateway": "there is none: delegation:gateway is off",
+    "Network": "there is no such stack, because the deployment has no VPC",
+    "Gateway": "there is no such stack, because delegation:gateway is off",
 }
 
 
@@ -265,7 +265,7 @@ class DeployedCheck:
         for name, kind, check in checks:
             ids = [resource.physical_id for resource in resources if resource.kind == kind]
             if not ids:
-                yield not_checked(name, "the stacks have none")
+                yield not_checked(name, "the stacks have no such resource")
             for identifier in ids:
                 yield asked(name, identifier, check)
         yield asked("alarms", f"polaris-delegation-{self.stage}-", self._alarms)
@@ -324,10 +324,11 @@ class DeployedCheck:
             return failed(name, f"it is {machine['status']}, logs: {logging.get('level', 'OFF')}", _AGAIN)
         if not named or not named[0].startswith(LOG_GROUPS):
             fix = "Deploy again. Any other log group enlarges the account's CloudWatch Logs resource policy."
-            return failed(name, f"it logs to {named or 'nothing'}, not below {LOG_GROUPS}", fix)
+            return failed(name, f"it logs to {', '.join(named) or 'nothing'}, not below {LOG_GROUPS}", fix)
         logs = self.client("logs").describe_log_groups(logGroupNamePrefix=named[0])["logGroups"]
         if not any(group.get("storedBytes", 0) for group in logs):
-            return not_checked(name, f"it is ACTIVE; {named[0]} is empty: purge a table, then run the command again")
+            text = f"it is ACTIVE, but {named[0]} is still empty"
+            return not_checked(name, f"{text}. Purge a table, then run the command again")
         return passed(name, f"it is ACTIVE and logs to {named[0]}")
 
     def _application(self, identifier: str) -> CheckResult:
@@ -342,7 +343,7 @@ class DeployedCheck:
             text = (
                 f"{identifier} is {application['state']}, {application['releaseLabel']}, and no job has succeeded yet"
             )
-            return not_checked(name, f"{text}: dry-run a purge with the property engine = spark")
+            return not_checked(name, f"{text}. Dry-run a purge with the property engine = spark")
         return passed(
             name, f"{identifier} is {application['state']}, {application['releaseLabel']}; a job has succeeded"
         )
@@ -353,7 +354,9 @@ class DeployedCheck:
         if states != ["healthy"]:
             fix = "Check the security groups of load balancer and endpoint, and the API's domain as host."
             return failed(
-                "load balancer's targets", f"they are {', '.join(states)}" if states else "there are none", fix
+                "load balancer's targets",
+                f"targets are {', '.join(states)}" if states else "the load balancer has no targets",
+                fix,
             )
         return passed("load balancer's targets", f"healthy: {counted(len(targets), 'target')}")
 
@@ -371,10 +374,10 @@ class DeployedCheck:
             alarms += page["MetricAlarms"]
         silent = [each["AlarmName"] for each in alarms if not (each["ActionsEnabled"] and each["AlarmActions"])]
         if not alarms:
-            return failed("alarms", f"there are none named {prefix}*", _AGAIN)
+            return failed("alarms", f"there are no alarms named {prefix}*", _AGAIN)
         if silent:
             fix = f"aws cloudwatch enable-alarm-actions --alarm-names {' '.join(silent)}, or deploy again."
-            return failed("alarms", f"these notify nobody: {', '.join(silent)}", fix)
+            return failed("alarms", f"these alarms notify nobody: {', '.join(silent)}", fix)
         on = [each["AlarmName"] for each in alarms if each["StateValue"] == "ALARM"]
         if on:
             return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See the runbook.")

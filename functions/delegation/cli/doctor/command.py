@@ -69,7 +69,7 @@ def doctor_command(
 ) -> None:
     """Check everything that the service needs, and show how to repair it.
 
-    With credentials for AWS and Polaris, it checks more. Exit status 1 if a check failed.
+    With credentials for AWS and Polaris, it checks more. Exit status 1: a check failed.
     """
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     if deployed:
@@ -108,7 +108,7 @@ def aws_findings(connection: Connection) -> Iterator[CheckResult]:
     """Yield the checks with AWS credentials; of a local stack only the task table, which is found by its key."""
     names = {part: connection.settings.get(part) for part in _PARTS}
     if not connection.uses_stack() and not any(names.values()):
-        yield not_checked("AWS", "none of " + ", ".join(_PARTS) + " is set; the service's own checks are listed above")
+        yield not_checked("AWS", f"set {', '.join(_PARTS)} to check them from here; the service's checks are above")
         return
     try:
         import boto3  # noqa: PLC0415 - installed where the service is

@@ -35,7 +35,7 @@ _ONCE: Final = RequestRetries(attempts=1)
 _CAUSES: Final[Mapping[str, str]] = {
     "STORE_UNAVAILABLE": "check the task table's state and the role of the API's function",
     "POLARIS_UNAVAILABLE": "check that Polaris runs, and that the service's network reaches it",
-    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (page Deployment, The first deployment)",
+    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (page Deploying to AWS, The first deployment)",
     "POLARIS_MISCONFIGURED": "correct the secret, the realm or delegation:polaris-scope",
 }
 _ALERTS: Final[Mapping[str, str]] = {
@@ -86,7 +86,7 @@ class ServiceCheck:
                 token if isinstance(token, CheckResult) else passed(TOKEN, f"{self.settings.token_url} issued a token")
             )
             if not handshake.ok or isinstance(token, CheckResult):
-                yield not_checked(AUTHORIZER, "needs a handshake and a token")
+                yield not_checked(AUTHORIZER, "needs a successful handshake and a token")
                 return
             yield from self._admitted(client, token)
 
@@ -153,17 +153,17 @@ class ServiceCheck:
                 url = f"{self.settings.edge_url.rstrip('/')}/{path}"
                 response = client.get(url, headers={"Authorization": f"Bearer {token}"})
             except httpx.TransportError as error:
-                return not_checked(MAINTENANCE, f"no answer: {type(error).__name__}")
+                return not_checked(MAINTENANCE, f"the service did not answer: {type(error).__name__}")
             if response.status_code != 200:
                 return not_checked(MAINTENANCE, f"this identity may not list tasks ({response.status_code})")
             ended += _object(response).get("tasks") or ()
         if not ended:
-            return passed(MAINTENANCE, "the service's own tasks recur")
+            return passed(MAINTENANCE, "the service's own recurring tasks work")
         about = [[plain(str(task.get(name))) for name in ("task_type", "task_id", "error_code")] for task in ended]
         named = ", ".join(f"{task_type} {task_id} ({code})" for task_type, task_id, code in about)
         ids = " ".join(task_id for _, task_id, _ in about)
         fix = f"Maintenance restarts after its interval. To restart it now: delegation tasks retry {ids}"
-        return failed(MAINTENANCE, f"ended: {named}", fix)
+        return failed(MAINTENANCE, f"these tasks of the service failed: {named}", fix)
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
         message = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
@@ -249,7 +249,9 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
         if any(reason in code for reason in _NOT_TLS):
             return failed(HANDSHAKE, f"{url} does not speak TLS", "Correct the host and the port in edge_url.")
         failure = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
-        fix = "Use a certificate of the CA in the deployment's trust store (page Deployment, The first deployment)."
+        fix = (
+            "Use a certificate of the CA in the deployment's trust store (page Deploying to AWS, The first deployment)."
+        )
         return failed(HANDSHAKE, failure, fix)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."

@@ -135,7 +135,8 @@ class DirectPauses:
         realm = self.realm() if wanted.scope == "realm" else None
         if wanted.scope == "realm" and realm is None:
             raise typer.BadParameter(
-                "needs the setting realm (DELEGATION_REALM): the task table does not name it", param_hint="--realm"
+                "needs the setting realm (DELEGATION_REALM), because the task table does not record the realm",
+                param_hint="--realm",
             )
         return PauseScope(realm=realm, table=wanted.table)
 

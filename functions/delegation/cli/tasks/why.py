@@ -99,7 +99,7 @@ def _next_of_paused(task: TaskRecord, pause: ShownPause, now: datetime) -> tuple
             None,
             advice,
         )
-    return f"Nothing until it is resumed: paused by {who}.", None, advice
+    return f"Nothing until the work is resumed. It was paused by {who}.", None, advice
 
 
 def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
@@ -142,10 +142,10 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     text = f"Attempt {attempt} " + ("waits" if at is None else f"has waited {_ago(at, now)}")
     text += f" for a place in the lane {lane}"
     if waiting.place is not None:
-        text += f", at place {waiting.place}"
+        text += f", at position {waiting.place}"
     if waiting.reasons:
         text += f"; the lane's next task cannot start yet ({plain('; '.join(waiting.reasons))})"
-    advice = f"`delegation tasks why {task.task_id} --direct` shows its place in the lane and what it waits for."
+    advice = f"`delegation tasks why {task.task_id} --direct` shows its position in the lane and what it waits for."
     return f"{text}.", at, "" if waiting.reasons else advice
 
 
@@ -219,7 +219,7 @@ def _why_ended(task: TaskRecord) -> str:
         return "the error is final: another attempt would end the same way"
     if times > 1:
         return f"{counted} attempts failed, and none is left"
-    return f"no attempt is left after {counted}, or the last error is final"
+    return f"no attempt is left after {counted} attempts, or the last error is final"
 
 
 def _attempt(task: TaskRecord) -> str:

@@ -163,13 +163,16 @@ class Cascade:
         )
         left = [table for table in file.receipt.tables if table.kind != TABLE and not table.is_done]
         if left:
-            return file.ended(f"{_named(left)} not dropped, so no table was dropped: {left[0].problem}")
+            return file.ended(
+                f"{_named(left)} not dropped, so no table was dropped. The first reason: {left[0].problem}"
+            )
         self._each(file, [table for table in file.receipt.tables if not table.is_done], self._purged)
         receipt = file.receipt
         kept = sum(not table.is_done for table in receipt.tables)
         if kept:
             return file.ended(
-                f"{kept:,} of {counted(len(receipt.tables), 'table')} not dropped, so no namespace was dropped"
+                f"{kept:,} of {counted(len(receipt.tables), 'table')} {'was' if kept == 1 else 'were'} not dropped, so "
+                "no namespace was dropped"
             )
         return file.ended(self._namespaces(file))
 

@@ -96,7 +96,7 @@ _MEANINGS: Final = {
     "RESTORING": "it is being renamed back",
     "RESTORED": "it has a name again",
     "FAILED": "its purge failed or was refused; restore, purge or dismiss it",
-    "CLEARED": "it was never renamed",
+    "CLEARED": "it was never renamed, so nothing was dropped",
     "DISMISSED": "its entry is dropped, and its files stay",
 }
 

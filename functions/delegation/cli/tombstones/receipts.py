@@ -165,7 +165,7 @@ class ReceiptFile:
         """Raise CommandError unless the receipt is that of this namespace, and of the key if there is one."""
         receipt = self._receipt
         if (receipt.catalog, receipt.namespace) != (catalog, namespace):
-            raise _unusable(f"{self.path} is the receipt of dropping {printable(receipt.place)}")
+            raise _unusable(f"{self.path} is the receipt of the cascade that dropped {printable(receipt.place)}")
         if key not in {None, receipt.idempotency_key}:
             raise _unusable(
                 f"{self.path} is the receipt of the cascade with the key {printable(receipt.idempotency_key)}",

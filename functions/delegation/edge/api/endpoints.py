@@ -85,7 +85,10 @@ def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     for a request id that cannot be logged and for what the operation does not accept."""
     caller = caller_of(event)
     if caller is None:
-        raise EdgeError("the request carries no authorized caller", code="UNAUTHORIZED")
+        raise EdgeError(
+            "the API received the request without its authorizer's result. Deploy the Service stack again",
+            code="UNAUTHORIZED",
+        )
     if endpoint.permission is not None and endpoint.permission not in caller.permissions:
         raise permission_missing(endpoint.permission)
     check_request_id(event)
@@ -106,7 +109,7 @@ def _check_taken(event: Mapping[str, Any], endpoint: Endpoint, known: tuple[str,
         if not isinstance(values, str) and len(values) > 1:
             raise BadRequest(place, "must not be repeated")
     if not endpoint.has_body and "".join((event.get("body") or "").split()) not in _NO_BODY:
-        raise BadRequest("body", f"must be absent: {endpoint.method} {endpoint.path} takes none")
+        raise BadRequest("body", f"must be absent, because {endpoint.method} {endpoint.path} takes no body")
 
 
 def caller_of(event: Mapping[str, Any]) -> Admitted | None:

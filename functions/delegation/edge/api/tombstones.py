@@ -110,7 +110,7 @@ class TombstoneRoutes:
 def tombstone_id_of(text: str) -> str:
     """Return a path's tombstone id. Raises BadRequest for any other text."""
     if not _ID.fullmatch(text):
-        raise BadRequest("tombstoneId", "must be the tombstone_id of a tombstone")
+        raise BadRequest("tombstoneId", "must be a tombstone_id that GET /v1/tombstones lists")
     return text
 
 

@@ -112,9 +112,14 @@ class CertificatePin:
         """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked. Raises
         RevocationListUnavailable if that is unknown now."""
         if not self.names(certificate):
-            raise CertificateRefused("the client certificate is not the pinned one")
+            raise CertificateRefused(
+                "the client certificate has another subject or issuer than the admitted ones "
+                "(delegation:client-subject, delegation:operator-subjects)"
+            )
         if self.serials is not None and certificate.serial_number not in self.serials:
-            raise CertificateRefused("the client certificate's serial number is not a pinned one")
+            raise CertificateRefused(
+                "the client certificate's serial number is not admitted (delegation:client-serials)"
+            )
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             raise CertificateRefused("the client certificate is expired or not yet valid")
         if self.revocation is not None:

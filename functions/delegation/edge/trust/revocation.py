@@ -68,11 +68,13 @@ class RevocationList:
         """Raise CertificateRefused for a revoked certificate, and for any if the list is not valid at `now`. `what`
         names the certificate in the error's text."""
         if self.this_update > now:
-            raise CertificateRefused("the revocation list is not yet valid")
+            raise CertificateRefused(f"the revocation list for {what} is not yet valid")
         if self.listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
             raise CertificateRefused(f"{what} is revoked")
         if self.next_update < now and outdated is OutdatedList.REFUSE:
-            raise CertificateRefused("the revocation list is out of date (delegation:revocation-outdated)")
+            raise CertificateRefused(
+                f"the revocation list for {what} is out of date (delegation:revocation-outdated). Upload a newer list"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,9 @@ class RevocationCheck:
         lists = self.lists.current()
         covering = [revocation_list for revocation_list in lists if revocation_list.covers(certificate)]
         if not covering:
-            raise CertificateRefused("no revocation list covers the client certificate")
+            raise CertificateRefused(
+                "no revocation list covers the client certificate. Add its issuer's list to delegation:revocation-lists"
+            )
         for revocation_list in covering:
             revocation_list.check(certificate, now, self.outdated)
         self._check_issuers(certificate, now, lists, _LONGEST_CHAIN)

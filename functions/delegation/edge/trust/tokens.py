@@ -122,9 +122,9 @@ class TokenVerifier:
         issuer = self._issuer_of(token)
         claims = _signed(token, issuer.keys)
         if issuer.audience is None and "aud" in claims:
-            raise Unauthorized("the token has an audience, but none is configured (delegation:token-audience)")
+            raise Unauthorized("the token has an audience, but none is configured (token-audience)")
         if issuer.audience is not None and issuer.audience not in _listed(claims.get("aud")):
-            raise Unauthorized("the token is for another audience")
+            raise Unauthorized("the token's audience is not the configured one (token-audience)")
         self._check_time(claims)
         scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
         return Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes, _thumbprint_of(claims))
@@ -137,7 +137,7 @@ class TokenVerifier:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
         issuer = next((trusted for trusted in self.issuers if trusted.name == claims.get("iss")), None)
         if issuer is None:
-            raise Unauthorized("the token is from another issuer")
+            raise Unauthorized("the token's issuer is not a configured one (token-issuer)")
         return issuer
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ class TokenVerifier:
         if not _seconds(claims.get("nbf", 0)) <= now + leeway:
             raise Unauthorized("the token is not yet valid")
         if math.isnan(_seconds(claims.get("iat", 0))):
-            raise Unauthorized("the token's time of issue is not a time")
+            raise Unauthorized("the token's claim iat is not a time")
 
 
 def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
     algorithm = header.get("alg")
     candidates = [key for key in keys.keys(header.get("kid")) if algorithm in key.algorithms]
     if not candidates:
-        raise Unauthorized("no key of the issuer matches the token")
+        raise Unauthorized("no key of the issuer has the token's key id and algorithm")
     for candidate in candidates:
         try:
             return jwt.decode(token, candidate.key, algorithms=[str(algorithm)], options=_SIGNATURE_ONLY)
@@ -169,7 +169,7 @@ def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
             continue
         except jwt.PyJWTError as error:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
-    raise Unauthorized("the signature is wrong")
+    raise Unauthorized("the token's signature was not made with the issuer's key")
 
 
 def require_scope(principal: Principal, scope: str) -> None:
@@ -181,21 +181,24 @@ def require_scope(principal: Principal, scope: str) -> None:
 def require_client(principal: Principal, clients: Collection[str]) -> None:
     """Raise Forbidden unless the token's client is pinned; without pinned clients any is admitted."""
     if clients and principal.client_id not in clients:
-        raise Forbidden("the token belongs to a client that is not pinned", code="CLIENT_REFUSED")
+        raise Forbidden(
+            "the token's client is not admitted (delegation:token-client-id, delegation:operator-client-ids)",
+            code="CLIENT_REFUSED",
+        )
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
     """Raise Unauthorized for a token bound to another certificate (RFC 8705), or unbound if it must be bound."""
     if principal.thumbprint is None and binding is TokenBinding.REQUIRED:
-        raise Unauthorized("the token is not bound to a certificate (delegation:token-binding)")
+        raise Unauthorized("the token is not bound to a certificate, but delegation:token-binding is required")
     if principal.thumbprint is not None and principal.thumbprint != thumbprint:
-        raise Unauthorized("the token is bound to another certificate")
+        raise Unauthorized("the token is bound to another certificate than the request's client certificate")
 
 
 def bearer_token(authorization: str | None) -> str:
     """Return the token of a Bearer Authorization header (RFC 6750, Section 2.1). Raises Unauthorized."""
     if authorization is None:
-        raise Unauthorized("no Authorization header, or more than one")
+        raise Unauthorized("the request has no Authorization header, or more than one")
     token = authorization[len(_SCHEME) :].strip()
     if authorization[: len(_SCHEME)].lower() != _SCHEME or not token:
         raise Unauthorized("the Authorization header's scheme is not Bearer")
@@ -351,10 +354,16 @@ class JwksKeys:
         try:
             with self._get(self._url) as response:
                 if response.status != 200:
-                    raise KeysUnavailable(f"the token issuer answered {response.status} to the request for its keys")
+                    raise KeysUnavailable(
+                        f"the token issuer answered {response.status} to the request for its keys. Check the address "
+                        "of the key set"
+                    )
                 body = response.read(_MAX_ANSWER_BYTES + 1)
         except (OSError, HTTPException) as error:
-            raise KeysUnavailable(f"the token issuer's keys cannot be fetched: {type(error).__name__}") from None
+            raise KeysUnavailable(
+                f"the token issuer's keys cannot be fetched: {type(error).__name__}. Check the network and the address "
+                "of the key set"
+            ) from None
         if len(body) > _MAX_ANSWER_BYTES:
             raise KeysUnavailable(f"the token issuer's key set is larger than {_MAX_ANSWER_BYTES} bytes")
         return tuple(key for member in _members(body) if (key := _key_of(member)) is not None)
@@ -367,7 +376,7 @@ def _members(body: bytes) -> list[object]:
         document = None
     members = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(members, list):
-        raise KeysUnavailable("the token issuer's answer is not a key set")
+        raise KeysUnavailable("the token issuer's answer is not a key set. Check the address of the key set")
     return members
 
 

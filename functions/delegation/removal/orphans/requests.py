@@ -91,14 +91,14 @@ OPTIONS: Final = OptionTable(
             _LISTS,
             "lists such as s3n,s3a=s3, separated by semicolons",
             "Schemes of the same store, as in Iceberg's equal_schemes: `s3a,s3n=s3` compares s3a and s3n as s3.",
-            Argument("Equal schemes, such as cos,oss=store; s3, s3a and s3n are always equal.", "LISTS"),
+            Argument("Schemes to treat as equal, such as cos,oss=store; s3, s3a and s3n are always equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, separated by semicolons",
             "Names of the same bucket, as in Iceberg's equal_authorities: `a,b=c` compares a and b as c.",
-            Argument("Equal buckets, such as alias=bucket.", "LISTS"),
+            Argument("Buckets to treat as equal, such as alias=bucket.", "LISTS"),
         ),
         Option(
             name=MISMATCH,

@@ -167,9 +167,9 @@ ALARM = {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "
         ("DescribeRule", {"State": "DISABLED"}, "schedule", False, "enable-rule"),
         ("DescribeStateMachine", {"loggingConfiguration": {"level": "OFF"}}, "state machine", False, "logs: OFF"),
         ("DescribeStateMachine", {"status": "DELETING"}, "state machine", False, "DELETING"),
-        ("DescribeLogGroups", {"logGroups": []}, "state machine", None, "purge a table"),
+        ("DescribeLogGroups", {"logGroups": []}, "state machine", None, "Purge a table"),
         ("ListJobRuns", {"jobRuns": []}, "EMR application", None, "engine = spark"),
-        ("DescribeTargetHealth", {"TargetHealthDescriptions": []}, "load balancer's targets", False, "none"),
+        ("DescribeTargetHealth", {"TargetHealthDescriptions": []}, "load balancer's targets", False, "no targets"),
         ("ListSubscriptionsByTopic", {"Subscriptions": []}, "alarms' topic", False, "sns subscribe"),
         ("DescribeAlarms", {"MetricAlarms": [{**ALARM, "ActionsEnabled": False}]}, "alarms", False, "notify nobody"),
         ("DescribeAlarms", {"MetricAlarms": [{**ALARM, "StateValue": "ALARM"}]}, "alarms", False, "lost is on"),
@@ -212,7 +212,7 @@ def test_a_stage_without_network_or_gateway_says_so_and_is_well() -> None:
     seen = found(DescribeStacks=without("Network", "Gateway"))
     absent = {name: text for name, (ok, text) in seen.items() if ok is not True}
     assert absent.keys() == {"stack PolarisDelegation-prod-Network", "stack PolarisDelegation-prod-Gateway"}
-    assert all("there is none" in text for text in absent.values())
+    assert all("no such stack" in text for text in absent.values())
     assert not any(name.startswith("gateway") for name in seen)
 
 
@@ -236,7 +236,7 @@ def test_a_gateway_whose_table_or_alarm_is_gone_is_found() -> None:
         return {"StackResourceSummaries": []} if stack_named(parameters) == "Data" else listed(parameters)
 
     seen = found(DescribeAlarms={"MetricAlarms": []})
-    assert "there are none" in seen["alarms"][1]
+    assert "there are no alarms" in seen["alarms"][1]
     assert [name for name, (ok, _) in seen.items() if ok is not True] == ["alarms", "gateway's alarms"]
     seen = found(ListStackResources=no_table, DescribeAlarms={"MetricAlarms": [{**ALARM, "AlarmName": "other"}]})
     broken = {name: text for name, (ok, text) in seen.items() if ok is not True}

@@ -115,7 +115,7 @@ def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monk
     approving(accepting, planned())
     left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
-    assert "lake.sales.eu.orders: found 12 orphan files.\nThis deletes them" in left.stderr
+    assert "lake.sales.eu.orders: found 12 orphan files.\nThis deletes the plan's files" in left.stderr
     assert "tags" in left.stderr  # neither the summary nor the request states which of the two the plan does
     assert "nothing was deleted" not in left.stderr
     assert accepting.asked("POST", TASKS) == []
@@ -146,7 +146,7 @@ def test_approve_asks_for_what_the_plan_does(run, accepting, stack, monkeypatch,
     of_request = planned(properties={"quarantine": value})
     approving(accepting, of_request if stated == "request" else {**planned(), "result_summary": summary})
     asked = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n").stderr
-    assert f"This {verb} them" in asked
+    assert f"This {verb} the plan's files" in asked
     assert other not in asked.partition("This ")[2]
 
 

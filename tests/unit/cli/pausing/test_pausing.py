@@ -130,8 +130,8 @@ def why(task, **pause):
     [
         ("RUNNING", "stop", "Paused by ops 0.0 s ago (Polaris is [bold]upgraded): the holder"),
         ("RUNNING", "drain", "Drained by ops"),
-        ("SUBMITTED", "stop", "Nothing until it is resumed: paused by ops"),
-        ("RETRY_SCHEDULED", "drain", "Nothing until it is resumed: paused by ops"),
+        ("SUBMITTED", "stop", "Nothing until the work is resumed"),
+        ("RETRY_SCHEDULED", "drain", "Nothing until the work is resumed"),
     ],
 )
 def test_why_says_that_a_task_is_paused(status, mode, says):

@@ -70,7 +70,7 @@ def test_spark_that_starts_names_what_it_waits_for():
         ({"attempt_count": 1, "synchronous": True}, "a synchronous task"),
         ({"attempt_count": 1, "error_code": "DEADLINE_EXCEEDED"}, "deadline has passed"),
         ({"attempt_count": 2, "times": 2}, "2 attempts failed, and none is left"),
-        ({"attempt_count": 2, "times": 1}, "no attempt is left after 2, or the last error is final"),
+        ({"attempt_count": 2, "times": 1}, "no attempt is left after 2 attempts, or the last error is final"),
     ],
 )
 def test_a_failure_says_which_of_its_reasons_ended_the_task(changes, reason):
@@ -258,7 +258,7 @@ def test_a_task_that_waits_for_a_place_names_its_lane_its_place_and_what_it_wait
         table.queued(number, BEFORE + timedelta(seconds=number))
     found = table.why(f"00000000-0000-4000-8000-{2:012d}")
     assert "has waited 8 min 58 s for a place" in found.next
-    assert "tenant sa/les, bucket lake, small TABLE_PURGE, priority 5, at place 3" in found.next
+    assert "tenant sa/les, bucket lake, small TABLE_PURGE, priority 5, at position 3" in found.next
     assert "delegation.limits.tenant sa/les: 1 of 1 " in found.next
     assert "delegation.limits.all" not in found.next
     assert found.advice == ""
@@ -307,7 +307,7 @@ def test_the_service_names_the_place_and_what_the_lane_waits_for():
     )
     task = queued_record()
     found = explain(task, NOW, (), ApiTasks(service).waiting(task))
-    assert "at place 3" in found.next
+    assert "at position 3" in found.next
     assert "all: 9 of 9 run" in found.next
 
 

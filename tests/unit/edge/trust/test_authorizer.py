@@ -177,7 +177,7 @@ def test_neither_identity_is_admitted_with_the_scope_of_the_other(scope: str, su
 def test_the_refusal_is_that_of_the_identity_which_the_certificate_names() -> None:
     expired = certificate(subject=OPERATOR, ends=NOW - timedelta(seconds=1))
     assert "expired" in str(operators().decide(event(presented=expired)).refusal)
-    assert "not the pinned one" in str(operators().decide(event(presented=certificate(subject="CN=x"))).refusal)
+    assert "another subject or issuer" in str(operators().decide(event(presented=certificate(subject="CN=x"))).refusal)
 
 
 @pytest.mark.parametrize("method", sorted(OPEN_METHODS))
@@ -399,7 +399,8 @@ def test_the_lambda_raises_unauthorized_and_logs_the_reason(function: io.StringI
     with pytest.raises(Exception, match=r"^Unauthorized$"):
         handler_module.handler(event(f"Bearer {token}"), Context())
     [line] = [json.loads(text) for text in function.getvalue().splitlines()]
-    assert (line["action"], line["reason"], line["level"]) == ("authorize", "the signature is wrong", "INFO")
+    assert (line["action"], line["level"]) == ("authorize", "INFO")
+    assert "signature was not made" in line["reason"]
     assert not any(part in function.getvalue() for part in token.split("."))
 
 

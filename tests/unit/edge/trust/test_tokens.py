@@ -165,7 +165,7 @@ def test_without_a_configured_audience_none_is_required() -> None:
 def test_a_signature_of_another_key_is_refused() -> None:
     with pytest.raises(Unauthorized) as refused:
         verifier().verify(TokenMaker(rsa_key("other")).bearer())
-    assert refused.value.reason == "the signature is wrong"
+    assert "signature was not made" in refused.value.reason
 
 
 def test_a_changed_payload_is_refused() -> None:
@@ -287,7 +287,7 @@ def test_a_token_is_verified_with_the_keys_of_the_issuer_that_it_names() -> None
     for forged in (MAKER.bearer(iss="https://next.test"), of_next.bearer()):
         with pytest.raises(Unauthorized) as refused:
             both.verify(forged)
-        assert refused.value.reason == "no key of the issuer matches the token"
+        assert "key id and algorithm" in refused.value.reason
 
 
 def test_the_keys_of_an_unknown_issuer_are_not_fetched() -> None:
@@ -297,7 +297,7 @@ def test_the_keys_of_an_unknown_issuer_are_not_fetched() -> None:
 
     with pytest.raises(Unauthorized) as refused:
         verifier(Untouched()).verify(MAKER.bearer(iss="https://elsewhere.test"))
-    assert refused.value.reason == "the token is from another issuer"
+    assert "issuer is not a configured one" in refused.value.reason
 
 
 def test_without_pinned_clients_any_client_is_admitted() -> None:

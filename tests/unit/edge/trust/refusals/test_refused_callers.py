@@ -91,7 +91,7 @@ TLS: Final[dict[str, Case]] = {
 }
 
 
-UNPINNED: Final = "not the pinned one"
+UNPINNED: Final = "another subject or issuer"
 CERTIFICATES: Final[dict[str, Case]] = {
     "another name": issued(403, UNPINNED, subject=OTHER),
     "a longer name": issued(403, UNPINNED, subject="CN=polaris2,O=Example"),
@@ -121,8 +121,8 @@ CERTIFICATES: Final[dict[str, Case]] = {
     "a list that cannot be fetched": (500, "S3 is silent", Attempt(lists=lambda _pki: b"")),
 }
 
-NO_KEY: Final = "no key of the issuer matches the token"
-WRONG: Final = "the signature is wrong"
+NO_KEY: Final = "key id and algorithm"
+WRONG: Final = "signature was not made"
 TOKENS: Final[dict[str, Case]] = {
     "no token": token("no Authorization header", None),
     "an empty token": token("not Bearer", "Bearer "),
@@ -158,23 +158,23 @@ TOKENS: Final[dict[str, Case]] = {
     "an end that is text": claims("expired or has no expiry", exp="9999999999"),
     "an end beyond the year 9999": claims("expired or has no expiry", exp=1e300),
     "not yet valid": claims("not yet valid", nbf=LATER),
-    "another issuer": claims("another issuer", iss="https://evil.test"),
-    "an issuer with a slash more": claims("another issuer", iss="https://issuer.test/"),
-    "two issuers": claims("another issuer", iss=["https://issuer.test"]),
-    "no issuer": claims("another issuer", iss=None),
+    "another issuer": claims("issuer is not a configured one", iss="https://evil.test"),
+    "an issuer with a slash more": claims("issuer is not a configured one", iss="https://issuer.test/"),
+    "two issuers": claims("issuer is not a configured one", iss=["https://issuer.test"]),
+    "no issuer": claims("issuer is not a configured one", iss=None),
     "the keys of the former issuer in the name of the next": claims(
         NO_KEY,
         iss="https://next.test",
         settings={"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_PUBLIC_KEY": public_pem(ec_key())},
     ),
-    "another audience": claims("another audience", aud="polaris"),
-    "no audience": claims("another audience", aud=None),
+    "another audience": claims("audience is not the configured one", aud="polaris"),
+    "no audience": claims("audience is not the configured one", aud=None),
     "an audience although none is configured": claims("none is configured", settings={"TOKEN_AUDIENCE": ""}),
     "no client": claims("no client id", client_id=None, sub=None),
     "a client that is no text": claims("not a client id", client_id=["polaris"]),
-    "another client": claims("not pinned", 403, client_id="spark-user"),
-    "another client's name as subject": claims("not pinned", 403, client_id=None, sub="polaris"),
-    "a client with the name of a subject": claims("not pinned", 403, client_id="sub:polaris"),
+    "another client": claims("client is not admitted", 403, client_id="spark-user"),
+    "another client's name as subject": claims("client is not admitted", 403, client_id=None, sub="polaris"),
+    "a client with the name of a subject": claims("client is not admitted", 403, client_id="sub:polaris"),
     "no scope": claims("lacks the scope", 403, scope=None),
     "another scope": claims("lacks the scope", 403, scope="manage_tasks"),
     "a longer scope": claims("lacks the scope", 403, scope="execute_tasks_not"),
@@ -182,7 +182,7 @@ TOKENS: Final[dict[str, Case]] = {
     "scopes separated by commas": claims("lacks the scope", 403, scope="openid,execute_tasks"),
     "bound to another certificate": claims("bound to another certificate", cnf={"x5t#S256": "A" * 43}),
     "bound to a key": claims("not to a certificate", cnf={"jkt": "A" * 43}),
-    "not bound although that is required": claims("not bound", settings={"TOKEN_BINDING": "required"}),
+    "not bound although that is required": claims("binding is required", settings={"TOKEN_BINDING": "required"}),
     "an operator's scope with the certificate of Polaris": claims("lacks the scope", 403, scope="manage_tasks x"),
     "a token of Polaris with an operator's certificate": (403, "lacks the scope", Attempt(issued=Issued(OPERATOR))),
     "keys that cannot be fetched": claims(
