@@ -77,8 +77,15 @@ Deliver = Callable[[Notifier], Sequence[Delivered]]
 
 def _run(notifier: Notifier, deliver: Deliver, stop: threading.Event) -> None:
     turns = iter(lambda: stop.wait(INTERVAL.total_seconds()) or "what is due", True)
-    # What an error prevents is due again later.
-    deque(each_item(turns, lambda _: deliver_once(notifier, deliver), name="notifications.turns", in_a_row=None), 0)
+    # What an error prevents is due again in a later turn, however long the failed ones took.
+    outcomes = each_item(
+        turns,
+        lambda _: deliver_once(notifier, deliver),
+        name="notifications.turns",
+        in_a_row=None,
+        most_wasted=timedelta.max,
+    )
+    deque(outcomes, 0)
 
 
 def deliver_once(notifier: Notifier, deliver: Deliver = deliver_due) -> None:

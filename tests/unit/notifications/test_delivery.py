@@ -1,17 +1,22 @@
 """Notifications with a receiver that fails, is slow, redirects, comes late, and sees repeats; over real HTTPS."""
 
+import itertools
 import json
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
+from delegation import items
 from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
 from delegation.notifications.https import event_not_accepted
 from delegation.notifications.queue import Message, Pool, pool_of
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, after_failure
 from delegation.tasks.stores.base import Create
-from delegation.wiring.notifier import deliver_once
+from delegation.wiring.notifier import _run, deliver_once
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
 from tests.unit.notifications.site import KEY, NotifyingProcesses
@@ -213,6 +218,19 @@ def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
         assert caplog.messages[-1] == message
     assert len(receiver.received) == 2
     assert site.store.owed == {}
+
+
+def test_turns_that_fail_after_hours_do_not_end_a_worker_s_deliveries(receiver, monkeypatch):
+    slow = partial(items.each_item, seconds=itertools.count(step=3600).__next__)
+    monkeypatch.setattr("delegation.wiring.notifier.each_item", slow)
+    turns = itertools.count(1)
+
+    def deliver(_notifier):
+        raise StoreUnavailable(f"away in turn {next(turns)}")
+
+    stop = SimpleNamespace(wait=lambda _seconds: next(turns) > 9)
+    _run(ended_site(receiver).notifier, deliver, stop)
+    assert next(turns) > 9
 
 
 def test_without_settings_nothing_is_stored_or_sent(receiver):

@@ -290,7 +290,14 @@ class Worker:
     def run(self) -> None:
         """Work until `stop` is called; wait after any error. Raises WorkOutlivedLease."""
         turns = iter(lambda: self._stop.is_set() or "its next task", True)
-        for turn in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
+        for turn in each_item(
+            turns,
+            self._turn,
+            name="worker.turns",
+            clock=self._tasks.clock,
+            in_a_row=None,
+            most_wasted=timedelta.max,  # no other pass takes the rest of them
+        ):
             if turn.error is not None:
                 code = code_of(turn.error)
                 logger.warning("no work could be done", extra={"action": "lease", "error_code": code})

@@ -4,10 +4,12 @@ import itertools
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from pydantic import BaseModel
 
+from delegation import items
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease, LeasePolicy
@@ -123,12 +125,15 @@ def test_a_task_leased_by_a_stopping_worker_is_handed_over_before_its_work_and_t
     worker.run()
 
 
-def test_an_unavailable_store_does_not_end_a_worker() -> None:
+@pytest.mark.parametrize("hours", [0, 1], ids=["at once", "after hours of work"])
+def test_an_unavailable_store_does_not_end_a_worker(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = partial(items.each_item, seconds=itertools.count(step=3600 * hours).__next__)
+    monkeypatch.setattr("delegation.tasks.work.worker.each_item", slow)
     tasks, behavior = chosen("inline")
     rounds = itertools.count()
 
     def unavailable_at_first(point: str) -> None:
-        if point == "before due" and next(rounds) == 0:
+        if point == "before due" and next(rounds) < 2:
             raise StoreUnavailable("away")
 
     tasks.reads.store.fault = unavailable_at_first
