@@ -6,7 +6,7 @@ from datetime import datetime
 
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.drop.caller import DropKey
-from delegation.gateway.drop.sequence import TableDrops
+from delegation.gateway.drop.sequence import TableDrops, wanted_uuid
 from delegation.gateway.forwarding import GatewayCaller
 from delegation.gateway.keys.service import (
     Patience,
@@ -51,8 +51,14 @@ class KeyedDrops(PurgingDrops):
             return refusal_without_effect(refusal, self.mutations, claimed)
         scope = scope_of(request, key, principal=caller.principal, realm=realm)
         call = _Call(self.drops, request, caller, identifier, scope, self.clock())
-        mutation = Mutation(scope, payload_of(request), run=call.performed, verify=call.earlier)
+        mutation = Mutation(scope, _payload_of(request), run=call.performed, verify=call.earlier)
         return catalog_answer(self.patience.perform(self.mutations, mutation))
+
+
+def _payload_of(request: CatalogRequest) -> Callable[[int], str]:
+    """Return the payload's hashes; with another table's uuid the request is another one."""
+    uuid = wanted_uuid(request)
+    return payload_of(request) if uuid is None else payload_of(request, uuid=uuid)
 
 
 @dataclass(frozen=True, slots=True)

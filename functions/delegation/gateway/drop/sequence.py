@@ -109,12 +109,13 @@ class TableDrops:
         same key is for the table that the first request was checked for. Raises errors of this package, with the
         answer's status and kind. With a key, raises MutationNotVerified if the answer to a drop left to the catalog is
         not the catalog's own."""
-        try:
-            with _as_drop_errors(identifier):
-                return _Drop(self, request, caller, identifier, key).answer()
-        except DropUnsupported:
-            if self.steps.settings.unsupported != "pass":
-                raise
+        with _as_drop_errors(identifier):
+            drop = _Drop(self, request, caller, identifier, key)
+            try:
+                return drop.answer()
+            except DropUnsupported:
+                if self.steps.settings.unsupported != "pass" or not drop.is_of_its_table():
+                    raise
         answer = self.forward(request)
         if key is None or is_genuine(Operation.DROP_TABLE, answer):
             return answer
@@ -142,7 +143,7 @@ def _check_words(request: CatalogRequest) -> None:
 
 
 class _Drop:
-    """One request. Raises DropUnsupported for another realm, where the service could not find the table."""
+    """One request. Raises DropError (INVALID_REQUEST) for a word that it would ignore."""
 
     def __init__(
         self,
@@ -152,24 +153,23 @@ class _Drop:
         identifier: TableIdentifier,
         key: DropKey | None,
     ) -> None:
-        for name, asked in request.headers:
-            if name.lower() == REALM_HEADER.lower() and asked != drops.realm:
-                raise foreign_realm(identifier, asked, drops.realm)
         _check_words(request)
         self._drops = drops
         self._steps = drops.steps
         self._settings = drops.steps.settings
         self._identifier = identifier
         self._catalog = CallerCatalog(drops.forward, request)
+        self._realms = [value for name, value in request.headers if name.lower() == REALM_HEADER.lower()]
         self._caller = caller_key(caller.principal, caller.authorization)
         self._is_trusted = bool(caller.roles & self._settings.trusted_roles)
-        self._wanted_uuid = _lower(request.header(TABLE_UUID_HEADER))
+        self._wanted_uuid = wanted_uuid(request)
         self._key = key
         self._waits = self._settings.mode_of(request.header(MODE_HEADER)) == "wait"
         self._until = (self._clock() if key is None else key.arrived) + drops.budget
 
     def answer(self) -> CatalogAnswer:
         """Load, check and rename the table. If the name does not load, answer from the record of its drop."""
+        self._check_realm()
         if self._key is not None and self._key.is_repeat:
             self._wanted_uuid = self._chosen_before(self._key) or self._wanted_uuid
         answer = self._catalog.load(vend=not self._is_trusted)
@@ -191,6 +191,19 @@ class _Drop:
         if moved is None:
             return self._not_renamed(record, renamed)
         return self._confirmed(record, moved)
+
+    def is_of_its_table(self) -> bool:
+        """Return whether the name has the table that the request is for. The catalog itself compares no uuid."""
+        if self._wanted_uuid is None:
+            return True
+        answer = self._catalog.load(vend=False)
+        return answer.is_success and table_of(self._identifier, answer).table_uuid == self._wanted_uuid
+
+    def _check_realm(self) -> None:
+        """Raise DropUnsupported for another realm, where the service could not find the table."""
+        for asked in self._realms:
+            if asked != self._drops.realm:
+                raise foreign_realm(self._identifier, asked, self._drops.realm)
 
     def _check_catalog(self) -> None:
         """Refuse a catalog whose files the service cannot delete, before the rename touches its table."""
@@ -375,6 +388,8 @@ class _Drop:
     def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
         """Return the answer from the key's newest record, None if no table was renamed for it. If the table was renamed
         back, the answer is the first request's and the table is not touched."""
+        if self._settings.unsupported != "pass":
+            self._check_realm()
         records_of_key = [tombstone for tombstone in self._newest() if key.is_of(tombstone, self._caller)]
         for record in records_of_key:
             if record.state is TombstoneState.RESTORED:
@@ -455,7 +470,9 @@ def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAn
     return CatalogAnswer(204, tuple(headers))
 
 
-def _lower(text: str | None) -> str | None:
+def wanted_uuid(request: CatalogRequest) -> str | None:
+    """Return the uuid of the only table that a request is for, None if it names none."""
+    text = request.header(TABLE_UUID_HEADER)
     return None if text is None else text.strip().lower()
 
 

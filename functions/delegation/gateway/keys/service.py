@@ -59,15 +59,16 @@ def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
     return str(uuid5(NAMESPACE_URL, f"{scope.id}/{payload(RULE)}"))
 
 
-def payload_of(request: CatalogRequest) -> Callable[[int], str]:
+def payload_of(request: CatalogRequest, **more: str) -> Callable[[int], str]:
     """Return the payload's hashes by rule: of the query and the body, JSON in canonical form, others by their bytes.
-    Raises GatewayError (BODY_TOO_DEEP)."""
+    `more` is what headers add to it. Raises GatewayError (BODY_TOO_DEEP)."""
+    known = {"query": request.query, **more}
     try:
         with suppress(ValueError, NotCanonicalizable):
-            return payload_hashes({"query": request.query, "json": json.loads(request.body)})
+            return payload_hashes({**known, "json": json.loads(request.body)})
     except RecursionError:
         raise body_too_deep() from None
-    return payload_hashes({"query": request.query, "sha256": hashlib.sha256(request.body).hexdigest()})
+    return payload_hashes({**known, "sha256": hashlib.sha256(request.body).hexdigest()})
 
 
 LONGEST_ANSWER_SECONDS: Final = 28.0

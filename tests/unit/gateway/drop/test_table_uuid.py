@@ -5,9 +5,13 @@ from datetime import timedelta
 import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState
+from delegation.idempotency.keys import KeyConflict
+from tests.unit.gateway.drop.test_keys import with_keys
+from tests.unit.gateway.drop.world import HIDDEN
 
 S = TombstoneState
 DAY = timedelta(days=1)
+OTHER = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 
 
 def test_the_table_with_the_uuid_is_dropped(here):
@@ -26,7 +30,7 @@ def test_the_uuid_is_compared_in_any_case(here):
 
 def test_another_table_of_the_name_is_not_touched(here):
     here.table()
-    answer = here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479")
+    answer = here.drop(uuid=OTHER)
     assert (answer.status, answer.code) == (409, "TABLE_REPLACED")
     assert here.uuid() in answer.text
     assert (here.hidden(), here.records.newest(1).tombstones) == ([], ())
@@ -65,5 +69,75 @@ def test_a_repeat_says_that_the_purge_was_refused(here):
 def test_a_name_without_a_record_of_the_uuid_is_gone(here):
     uuid = here.table()
     here.drop(uuid=uuid)
-    assert here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479").status == 404
+    assert here.drop(uuid=OTHER).status == 404
     assert len(here.records.newest(9).tombstones) == 1
+
+
+def test_a_key_is_bound_to_the_uuid_in_any_case(here):
+    first = here.table()
+    with_keys(here)
+    assert here.drop(key="one", uuid=first).status == 204
+    second = here.table()
+    assert here.drop(key="one", uuid=first.upper()).status == 204
+    for uuid in (second, None):
+        with pytest.raises(KeyConflict):
+            here.drop(key="one", uuid=uuid)
+    assert here.uuid() == second
+
+
+def test_the_repeat_of_an_unclear_drop_with_another_uuid_does_not_drop_the_first_table(here):
+    own = here.table()
+    with_keys(here)
+    here.requests.lose = lambda request: "request" if request.url.path.endswith("tables/rename") else None
+    assert here.drop(key="one", uuid=own).status == 503
+    here.requests.lose = lambda _request: None
+    here.clock.advance(timedelta(minutes=1))
+    with pytest.raises(KeyConflict):
+        here.drop(key="one", uuid=OTHER)
+    assert here.uuid() == own
+
+
+@pytest.fixture
+def passing(world):
+    """A world whose unsupported drops the catalog purges itself."""
+    here = world(unsupported="pass")
+    here.catalog.warehouse.replace_properties({"polaris.config.drop-with-purge.enabled": "true"})
+    return here
+
+
+def test_the_table_with_the_uuid_is_left_to_the_catalog(passing):
+    own = passing.table()
+    passing.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    assert passing.drop(uuid=OTHER).code == "TABLE_REPLACED"
+    assert passing.uuid() == own
+    assert passing.drop(uuid=own).status == 204
+    assert passing.uuid() is None
+
+
+@pytest.mark.parametrize("key", [None, "one"])
+def test_a_table_whose_uuid_is_unknown_is_not_left_to_the_catalog(passing, key):
+    own = passing.table()
+    with_keys(passing)
+    vending = (400, "IllegalArgumentException", "Credential vending was requested for table ns.orders")
+    passing.requests.fake = {"GET /api/catalog/v1/lake/namespaces/ns/tables/orders": vending}
+    answer = passing.drop(uuid=OTHER, key=key)
+    assert (answer.status, "vends no storage credentials" in answer.text) == (400, True)
+    passing.requests.fake = {}
+    assert passing.uuid() == own
+
+
+def test_a_repeat_leaves_to_the_catalog_no_other_table_than_the_first_request(passing):
+    """The first request's rename was lost, and the table of its record is replaced by another one."""
+    passing.table()
+    with_keys(passing)
+    passing.requests.lose = lambda request: "request" if request.url.path.endswith("tables/rename") else None
+    assert passing.drop(key="one").status == 503
+    passing.requests.lose = lambda _request: None
+    passing.send("DELETE", "namespaces/ns/tables/orders")
+    second = passing.table()
+    passing.clock.advance(timedelta(minutes=1))
+    vending = (400, "IllegalArgumentException", "Credential vending was requested for table ns.orders")
+    passing.requests.fake = {"GET /api/catalog/v1/lake/namespaces/ns/tables/orders": vending}
+    assert passing.drop(key="one").status == 400
+    passing.requests.fake = {}
+    assert passing.uuid() == second
