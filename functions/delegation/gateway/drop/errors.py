@@ -148,6 +148,12 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
     )
 
 
+def parameter_repeated(name: str) -> DropError:
+    """Return the error for a parameter that servers may read in two ways; nothing was touched."""
+    message = f"the query parameter {name} is repeated, so nothing was dropped. Send it once"
+    return DropError(message, code="INVALID_REQUEST", status=400)
+
+
 def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
     return DropUnsupported(
         f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for dropped tables, so nothing was "

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import parse_qsl
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller import (
@@ -31,6 +32,7 @@ from delegation.gateway.drop.errors import (
     foreign_realm,
     kept_as_tombstone,
     not_readable,
+    parameter_repeated,
     service_may_not_list,
     service_not_permitted,
     table_replaced,
@@ -49,9 +51,9 @@ from delegation.gateway.drop.settings import (
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
 from delegation.gateway.forwarding import FORWARDED_BY, REALM_HEADER, GatewayCaller
-from delegation.gateway.keys.reading import is_error, is_genuine
+from delegation.gateway.keys.reading import is_error, is_genuine, unkeyed
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, MutationNotVerified
-from delegation.gateway.routing import PURGE, Operation, query_of
+from delegation.gateway.routing import PURGE, Operation
 from delegation.idempotency.answers import OWN_HEADERS
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
@@ -116,7 +118,7 @@ class TableDrops:
             except DropUnsupported:
                 if self.steps.settings.unsupported != "pass" or not drop.is_of_its_table():
                     raise
-        answer = self.forward(request)
+        answer = self.forward(request if key is None else unkeyed(request))
         if key is None or is_genuine(Operation.DROP_TABLE, answer):
             return answer
         raise _left_to_the_catalog(identifier, f"the answer {answer.status} did not come from an Iceberg catalog")
@@ -132,9 +134,12 @@ class TableDrops:
 
 def _check_words(request: CatalogRequest) -> None:
     """Raise DropError (INVALID_REQUEST) for a parameter or a header of the service that a drop would ignore."""
-    for name in query_of(request.query):
+    names = [name for name, _ in parse_qsl(request.query, keep_blank_values=True)]
+    for name in names:
         if name != PURGE:
             raise word_unknown(f"the query parameter {printable(name)}", name, (PURGE,))
+    if len(names) > 1:
+        raise parameter_repeated(PURGE)
     for name, value in request.headers:
         if name.lower().startswith(OWN_HEADERS) and name.lower() not in _REQUEST_HEADERS:
             raise word_unknown(printable(name), name, (MODE_HEADER, TABLE_UUID_HEADER))

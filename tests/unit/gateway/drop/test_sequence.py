@@ -113,6 +113,7 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     [
         ({"query": "purgeRequested=true&dry-run=true"}, "query parameter dry-run is unknown"),
         ({"query": "purgeRequested=true&purgeRequest=false"}, "did you mean purgeRequested?"),
+        ({"query": "purgeRequested=true&purgeRequested=false"}, "purgeRequested is repeated, so nothing was dropped"),
         ({"more": (("X-Delegation-Table-UID", "0"),)}, "did you mean X-Delegation-Table-Uuid?"),
         ({"more": (("x-delegation-drop-modes", "wait"),)}, "did you mean X-Delegation-Drop-Mode?"),
         ({"mode": "Wait"}, "X-Delegation-Drop-Mode: Wait is unknown, so nothing was dropped; did you mean wait?"),
