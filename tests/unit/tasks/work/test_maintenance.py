@@ -313,3 +313,23 @@ def test_a_task_that_cannot_be_removed_stops_no_other_and_is_removed_later(site,
     assert sum(site.store.get(task.task_id) is None for task in old) == 2
     site.clock.advance(2 * HOUR)
     assert site.run().tasks_removed == 1
+
+
+def test_tasks_that_waste_a_run_are_not_the_first_ones_of_each_run(site, monkeypatch):
+    """A page ends early when failing tasks have taken two minutes: the rest would never be maintained."""
+    for _ in range(10):
+        site.finished()
+    site.clock.now = NOW + RETENTION
+    tried: list[str] = []
+
+    def breaks(task: Task) -> bool:
+        tried.append(task.task_id)
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(site.store, "remove", breaks)
+    assert site.run().failed == 10
+    site.clock.advance(2 * HOUR)
+    site.run()
+    first, second = tried[:10], tried[10:]
+    assert sorted(first) == sorted(second)
+    assert first != second
