@@ -50,8 +50,8 @@ def flat(text: str | None) -> str:
 def signature(parameter: Any) -> str:
     """Return how an argument or an option is written, for instance `--retain-last N`."""
     if parameter.param_type_name == "argument":
-        written: str = (parameter.metavar or parameter.name.upper()).strip("{}[].")
-        return written
+        written: str = (parameter.metavar or parameter.name.upper()).removesuffix("...")
+        return written[1:-1] if written[0] in "[{" else written
     names = [*parameter.opts, *parameter.secondary_opts]
     long = [name for name in names if name.startswith("--")] or names
     if parameter.is_flag or parameter.count:
