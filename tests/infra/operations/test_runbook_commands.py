@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from delegation.metrics import METRICS, NAMESPACE
-from infra.operations import boards
 from infra.operations.boards import QUERIES
 from tests.deployment.options import WrongCommand, require_aws, require_delegation, require_options
-from tests.infra.operations.board_names import NAMES
 from tests.infra.operations.runbook import FOLDER, PAGES, WATCHED, blocks, outside_blocks, pasted, quoted, text_of
 from tests.paths import ROOT
 
@@ -78,24 +75,6 @@ def test_kubectl_selects_the_pods_of_the_manifest() -> None:
         assert any(labels.get(name) == value for labels in pods), f"{words} selects nothing: the labels are {pods}"
         assert {word.partition("=")[0] for word in words if word.startswith("-")} <= KUBECTL
         assert "--tail=-1" in words, "with a selector, kubectl shows ten lines of each pod otherwise"
-
-
-def shown() -> set[tuple[str, str, frozenset[str]]]:
-    """Return namespace, name and dimensions of every metric that a dashboard shows, and of the service's own."""
-    found = {(NAMESPACE, name, frozenset({"service"})) for name in METRICS}
-    for board in (boards.users(NAMES), boards.resources(NAMES)):
-        lines = [line for one in board["widgets"] for line in one["properties"].get("metrics", [])]
-        for space, name, *dimensions, _ in (line for line in lines if len(line) > 1):
-            found.add((space, name, frozenset(dimensions[::2])))
-    return found
-
-
-def test_a_metric_is_asked_for_with_the_dimensions_that_it_has() -> None:
-    """No page needs one now: the dashboards show them."""
-    for words in (words for words in of("aws") if words[1:3] == ["cloudwatch", "get-metric-statistics"]):
-        dimensions = frozenset(re.findall(r"Name=(\w+)", option(words, "--dimensions")))
-        wanted = (option(words, "--namespace"), option(words, "--metric-name"), dimensions)
-        assert wanted in shown(), f"no dashboard has {wanted}: is it always empty?"
 
 
 def test_every_table_that_is_restored_is_waited_for_copied_and_deleted() -> None:
