@@ -10,6 +10,7 @@ from delegation.gateway.drop.steps import OTHER_TABLE
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, backoff
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
+from delegation.tasks.life.model import Status
 from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 
@@ -188,6 +189,52 @@ def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(he
     for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.run_now, DropError)):
         with pytest.raises(refused, match="dismissed"):
             act(record.tombstone_id)
+
+
+def test_a_purge_that_was_retried_deletes_nothing_once_its_tombstone_is_dismissed(here):
+    record = failed(here)
+    files = here.data()
+    (task,) = here.drop_tasks()
+    here.tasks.operators.retry(task.task_id)
+    here.tombstones.dismiss(record.tombstone_id)
+    here.work()
+    (ended,) = here.drop_tasks()
+    assert (ended.status, ended.error_code, here.data()) == (Status.FAILURE, "TOMBSTONE_REFUSED", files)
+
+
+def test_an_attempt_that_could_not_drop_the_entry_is_finished_by_the_next_one(here):
+    here.table()
+    here.drop()
+    here.clock.advance(DAY)
+    here.requests.lose = lambda request: "request" if request.method == "DELETE" else None
+    here.run_due()
+    assert (here.record().state, here.data(), len(here.hidden())) == (S.PURGED, set(), 1)
+    here.requests.lose = lambda _request: None
+    here.clock.advance(timedelta(hours=1))
+    here.work()
+    (task,) = here.drop_tasks()
+    assert (task.status, here.record().state, here.hidden()) == (Status.SUCCESS, S.DROPPED, [])
+    assert "an earlier attempt deleted all files" in task.result_summary
+
+
+def test_a_purge_is_not_begun_by_command_while_a_restore_has_stopped_it(world):
+    here = world(grace="1d")
+    here.table()
+    here.drop()
+    record = here.record()
+    for call in range(1, 20):
+        here.restart(Faults(kill_at=call))
+        with pytest.raises(Killed):
+            here.tombstones.restore(record.tombstone_id)
+        here.restart()
+        if here.drop_tasks()[0].is_terminal:
+            break
+    assert here.record().state is S.RENAMED
+    with pytest.raises(DropError, match="is being restored", check=coded("PURGE_NOT_POSSIBLE")):
+        here.tombstones.run_now(record.tombstone_id)
+    here.tombstones.restore(record.tombstone_id)
+    here.settle()
+    assert (here.uuid(), here.hidden()) == (record.table_uuid, [])
 
 
 @pytest.mark.parametrize("after", [False, True])
