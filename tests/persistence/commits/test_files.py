@@ -148,7 +148,7 @@ def test_who_has_no_files_leaves_the_change_to_its_process(world: Waiting, folde
     world.contend(then=lambda: other.commit(put("other", 1)))
     path = process().commit_data(FILED.name, "n").result
     assert folder.there == {path: b"2"}
-    with pytest.raises(ValueError, match="no files"):
+    with pytest.raises(ValueError, match="`files`"):
         commit(other)
 
 

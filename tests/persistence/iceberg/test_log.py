@@ -88,7 +88,7 @@ def test_missing_entries_raise_corrupt_object() -> None:
 
 @pytest.mark.parametrize("row", [[1], 5, None, [1, 2, 3]])
 def test_a_row_with_other_fields_raises_corrupt_object(row: object) -> None:
-    with pytest.raises(CorruptObject, match="fields of its log"):
+    with pytest.raises(CorruptObject, match="fields of the log"):
         Log(LogState(names=("a", "b"), tail=(row,)), Objects().fetch)
 
 

@@ -52,7 +52,7 @@ def test_an_opening_in_the_repeated_hour_happens_once() -> None:
         ("0 0 1 * * *", HOUR, "UTC", "five fields"),
         ("0 25 * * *", HOUR, "UTC", "Bad hour"),
         ("0 1 30 2 *", HOUR, "UTC", "Bad day"),
-        ("0 1 * * *", timedelta(0), "UTC", "a minute"),
+        ("0 1 * * *", timedelta(0), "UTC", "one minute"),
         ("0 1 * * *", LONGEST + HOUR, "UTC", "seven days"),
         ("0 1 * * *", HOUR, "Europe/Nowhere", "not known"),
         ("0 1 * * *", HOUR, "../../etc/passwd", "not known"),
