@@ -51,7 +51,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(10, "test", "THOROUGH=1", "ARGS=-m long tests/contract tests/alarms/test_restore.py", of="contract"),
     _part(12, "test", "THOROUGH=1", "ARGS=-m long tests/golden tests/unit", of="unit"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
-    _part(15, "test", "THOROUGH=1", f"ARGS=-m long tests/integration --ignore {_JOBS}", of="integration"),
+    _part(20, "test", "THOROUGH=1", f"ARGS=-m long tests/integration --ignore {_JOBS}", of="integration"),
     _part(20, "test", "THOROUGH=1", f"ARGS=-m long {_JOBS}", of="integration-rewrites"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
     _part(18, "test", "THOROUGH=1", f"ARGS=-m long {_REWRITES}", of="rewrites"),

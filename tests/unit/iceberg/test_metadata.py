@@ -122,6 +122,7 @@ def test_an_invalid_field_is_named(field: str, changes: dict[str, Any]) -> None:
         parse_metadata(PATH, metadata(**changes))
     assert refused.value.field == field
     assert refused.value.path == PATH
+    assert f"is corrupt ({field}): " in str(refused.value)
 
 
 @pytest.mark.parametrize(("version", "experimental"), [(0, False), (4, False), (99, False), (0, True)])
@@ -153,7 +154,7 @@ def test_former_metadata_is_read_plain_or_gzip(pack: Any) -> None:
     ],
 )
 def test_files_that_are_not_metadata_are_refused(data: bytes) -> None:
-    with pytest.raises(CorruptMetadata):
+    with pytest.raises(CorruptMetadata, match="is corrupt: it"):
         decode_metadata(PATH, data)
 
 

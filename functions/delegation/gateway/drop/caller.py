@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import parse_qsl
 
 import httpx
 from pydantic import ValidationError
@@ -17,15 +18,19 @@ from delegation.gateway.drop.errors import (
     RestoreRefused,
     as_drop_errors,
     bad_tombstone_request,
+    parameter_repeated,
     purge_forbidden,
     tombstone_not_found,
+    word_unknown,
 )
 from delegation.gateway.drop.service import Tombstones
+from delegation.gateway.drop.settings import MODE_HEADER, MODES, TABLE_UUID_HEADER
 from delegation.gateway.drop.tombstones import Tombstone, caller_key
-from delegation.gateway.forwarding import REALM_HEADER, GatewayCaller, without
+from delegation.gateway.forwarding import FORWARDED_BY, REALM_HEADER, GatewayCaller, without
 from delegation.gateway.messages import CatalogAnswer, CatalogOutcomeUnknown, CatalogRequest, Headers, json_answer
-from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, query_of
+from delegation.gateway.routing import DEFAULT_PATHS, PURGE, CatalogPaths, query_of
 from delegation.iceberg.metadata import parse_metadata
+from delegation.idempotency.answers import OWN_HEADERS
 from delegation.identifiers import TableIdentifier, encoded, joined_levels
 from delegation.polaris.answers import PolarisError, error_of, json_object
 from delegation.polaris.client import loaded_table
@@ -35,6 +40,7 @@ from delegation.removal.purge.context import check_table
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import ObjectStore
 from delegation.wire.operators import RestoreRequest
+from polaris_common.errors import printable
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]
 """Sends a request to the catalog. Raises CatalogUnavailable and CatalogOutcomeUnknown."""
@@ -51,6 +57,7 @@ _OF_THE_DELETE: Final = frozenset({
     "x-iceberg-access-delegation",
 })  # fmt: skip
 """Headers of the caller's request that must not go with the drop's own requests."""
+_REQUEST_HEADERS: Final = frozenset(header.lower() for header in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _JSON: Final = ("Content-Type", "application/json")
 _SCHEMA: Final = {
     "type": "struct",
@@ -128,6 +135,27 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
         status=503,
         retryable=True,
     )
+
+
+def wanted_uuid(request: CatalogRequest) -> str | None:
+    """Return the uuid of the only table that a request is for, None if it names none."""
+    text = request.header(TABLE_UUID_HEADER)
+    return None if text is None else text.strip().lower()
+
+
+def check_words(request: CatalogRequest) -> None:
+    """Raise DropError (INVALID_REQUEST) for a parameter or a header of the service that a drop would ignore."""
+    names = [name for name, _ in parse_qsl(request.query, keep_blank_values=True)]
+    for name in names:
+        if name != PURGE:
+            raise word_unknown(f"the query parameter {printable(name)}", name, (PURGE,))
+    if len(names) > 1:
+        raise parameter_repeated(PURGE)
+    for name, value in request.headers:
+        if name.lower().startswith(OWN_HEADERS) and name.lower() not in _REQUEST_HEADERS:
+            raise word_unknown(printable(name), name, (MODE_HEADER, TABLE_UUID_HEADER))
+        if name.lower() == MODE_HEADER.lower() and value not in MODES:
+            raise word_unknown(f"{MODE_HEADER}: {printable(value)}", value, MODES)
 
 
 def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:

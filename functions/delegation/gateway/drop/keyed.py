@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from delegation.gateway.app import PurgingDrops
-from delegation.gateway.drop.caller import DropKey
-from delegation.gateway.drop.sequence import TableDrops, wanted_uuid
+from delegation.gateway.drop.caller import DropKey, wanted_uuid
+from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.forwarding import GatewayCaller
 from delegation.gateway.keys.service import (
     Patience,

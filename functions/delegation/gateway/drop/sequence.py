@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import parse_qsl
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller import (
@@ -16,9 +15,11 @@ from delegation.gateway.drop.caller import (
     DropKey,
     Forward,
     check_purgeable,
+    check_words,
     prove_privilege,
     refusal_of,
     table_of,
+    wanted_uuid,
 )
 from delegation.gateway.drop.errors import (
     DropUnsupported,
@@ -32,29 +33,24 @@ from delegation.gateway.drop.errors import (
     foreign_realm,
     kept_as_tombstone,
     not_readable,
-    parameter_repeated,
     service_may_not_list,
     service_not_permitted,
     table_replaced,
     tombstone_grant_missing,
     tombstone_namespace_missing,
-    word_unknown,
 )
 from delegation.gateway.drop.settings import (
     MODE_HEADER,
-    MODES,
     PURGE_AFTER_HEADER,
     STATE_HEADER,
-    TABLE_UUID_HEADER,
     TOMBSTONE_HEADER,
 )
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
-from delegation.gateway.forwarding import FORWARDED_BY, REALM_HEADER, GatewayCaller
+from delegation.gateway.forwarding import REALM_HEADER, GatewayCaller
 from delegation.gateway.keys.reading import is_error, is_genuine, unkeyed
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, MutationNotVerified
-from delegation.gateway.routing import PURGE, Operation
-from delegation.idempotency.answers import OWN_HEADERS
+from delegation.gateway.routing import Operation
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
     CATALOG_UNSUPPORTED,
@@ -82,7 +78,6 @@ _LOADED: Final = 5
 _POLLS: Final = 20
 _POLL_SECONDS: Final = 0.25
 RESTORED_SINCE: Final = "somebody restored it after this request"
-_REQUEST_HEADERS: Final = frozenset(header.lower() for header in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
@@ -132,21 +127,6 @@ class TableDrops:
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
-def _check_words(request: CatalogRequest) -> None:
-    """Raise DropError (INVALID_REQUEST) for a parameter or a header of the service that a drop would ignore."""
-    names = [name for name, _ in parse_qsl(request.query, keep_blank_values=True)]
-    for name in names:
-        if name != PURGE:
-            raise word_unknown(f"the query parameter {printable(name)}", name, (PURGE,))
-    if len(names) > 1:
-        raise parameter_repeated(PURGE)
-    for name, value in request.headers:
-        if name.lower().startswith(OWN_HEADERS) and name.lower() not in _REQUEST_HEADERS:
-            raise word_unknown(printable(name), name, (MODE_HEADER, TABLE_UUID_HEADER))
-        if name.lower() == MODE_HEADER.lower() and value not in MODES:
-            raise word_unknown(f"{MODE_HEADER}: {printable(value)}", value, MODES)
-
-
 class _Drop:
     """One request. Raises DropError (INVALID_REQUEST) for a word that it would ignore."""
 
@@ -158,7 +138,7 @@ class _Drop:
         identifier: TableIdentifier,
         key: DropKey | None,
     ) -> None:
-        _check_words(request)
+        check_words(request)
         self._drops = drops
         self._steps = drops.steps
         self._settings = drops.steps.settings
@@ -473,12 +453,6 @@ def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAn
     if state is TombstoneState.RENAMED and begins is not None and begins > record.updated_at:
         headers.append((PURGE_AFTER_HEADER, isoformat(begins)))
     return CatalogAnswer(204, tuple(headers))
-
-
-def wanted_uuid(request: CatalogRequest) -> str | None:
-    """Return the uuid of the only table that a request is for, None if it names none."""
-    text = request.header(TABLE_UUID_HEADER)
-    return None if text is None else text.strip().lower()
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:

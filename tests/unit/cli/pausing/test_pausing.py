@@ -109,9 +109,12 @@ def test_a_drain_ends_when_nothing_has_run_for_as_long_as_a_process_may_not_know
     assert [len(held) for held in site.reports[:5]] == [2, 1, 0, 0, 1]
 
 
-def test_a_drain_that_takes_too_long_stays_on():
-    with pytest.raises(CommandError, match="1 task still runs", check=coded("TASKS_STILL_RUN")):
-        DrainingTasks(1).drain(timeout=60)
+@pytest.mark.parametrize(
+    ("held", "timeout", "reason"), [(1, 60, "1 task still runs"), (0, 5, "processes may not know of it yet")]
+)
+def test_a_drain_that_takes_too_long_stays_on(held, timeout, reason):
+    with pytest.raises(CommandError, match=reason, check=coded("TASKS_STILL_RUN")):
+        DrainingTasks(held).drain(timeout=timeout)
 
 
 def test_a_drain_waits_for_the_tasks_of_the_table(run, store, stack):
